@@ -245,7 +245,7 @@ def find_library() -> str:
     named = os.environ.get("MLFF_LIBRARY")
     if named:
         if not os.path.isfile(named):
-            raise Error(f"$MLFF_LIBRARY is '{named}', which is no file")
+            raise Error(f"$MLFF_LIBRARY is '{named}', which is not a file")
         return named
     folders = (PACKAGE, os.path.join(SOURCE, "build"), os.path.join(SOURCE, "build", "release"))
     for path in (os.path.join(folder, NAME) for folder in folders):

@@ -76,7 +76,7 @@ def _numbers(symbols):
     try:
         return np.array([NUMBERS[str(s)] for s in array], np.int64)
     except KeyError as e:
-        raise Error(f"{e.args[0]!r} is no element") from None
+        raise Error(f"{e.args[0]!r} is not an element") from None
 
 
 def _doubles(array, shape, what):
@@ -388,7 +388,7 @@ class Model:
     def _evaluate(self, numbers, positions, cell, pbc, member_forces=False):
         """The same of bytes: numbers of int64, positions and cell of double; pbc is a tuple of bool."""
         if member_forces and self.n_members < 2:
-            raise Error(f"model {self.name} is no ensemble: there are no forces of members")
+            raise Error(f"model {self.name} is not an ensemble: there are no forces of members")
         if len(positions) != 3 * len(numbers):
             raise Error(f"{len(numbers) // 8} elements, but positions of {len(positions) / 24:g} atoms")
         with self._lock:

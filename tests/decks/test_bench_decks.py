@@ -111,9 +111,9 @@ def test_lattice_constant(tmp_path):
         ({"system": "benzene_gas", "protocol": "npt"}, "benzene_gas has no npt"),
         (
             {"system": "tantalum", "potential": "mlff"},
-            f"there is no model file {MODELS}/none.yaml (student of tantalum: none): give one",
+            f"there is not a model file {MODELS}/none.yaml (student of tantalum: none): give one",
         ),
-        ({"model": "none.yaml"}, "there is no model file none.yaml (student of water: water-xs): give one with"),
+        ({"model": "none.yaml"}, "there is not a model file none.yaml (student of water: water-xs): give one with"),
     ],
 )
 def test_refuses(change, text, tmp_path):

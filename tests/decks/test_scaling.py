@@ -155,7 +155,7 @@ def test_doubled():
     [
         (["--box", "2x2"], "not of the form"),
         (["--warmup", "5", "--steps", "5"], "--warmup 5 must be below"),
-        (["--model", "none.yaml"], "there is no model file"),
+        (["--model", "none.yaml"], "there is not a model file"),
         (["--build", "nowhere"], "holds no mlffplugin.so"),
     ],
 )

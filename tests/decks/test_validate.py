@@ -175,7 +175,7 @@ def test_fixed_modes():
 @pytest.mark.parametrize(
     "words,text",
     [
-        (["none.yaml"], "there is no model file none.yaml"),
+        (["none.yaml"], "there is not a model file none.yaml"),
         ([STUDENT, "none.xyz"], "there is no structure none.xyz"),
         ([SILICON, os.path.join(DECKS, "data.water21")], "data.water21 has O, H, which silicon-xs.yaml does not know"),
         ([SILICON], "benzene has C, H, which silicon-xs.yaml does not know: its elements are Si. Give a model"),

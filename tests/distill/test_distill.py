@@ -185,7 +185,7 @@ def test_a_folder_can_be_moved_and_is_of_one_recipe(tmp_path):
     said = distill(tmp_path, other, "--out", "more", "--from", "elsewhere", "--no-certificate")
     assert "has 2 of 3 trajectories" in said and (tmp_path / "more" / "si.yaml").exists()
     said = distill(tmp_path, other, "--out", "third", "--from", "more/structures", code=2)
-    assert "--from more/structures: is no folder of mlff distill" in said
+    assert "--from more/structures: is not a folder of mlff distill" in said
     n = len(labels.read_labels(str(tmp_path / "elsewhere" / "labels.xyz")))
     said = distill(tmp_path, write(tmp_path, HELD_OUT + SMALL), "--out", "elsewhere", "--no-certificate")
     assert "step" not in said and (tmp_path / "elsewhere" / "si.safetensors").read_bytes() == before
@@ -194,7 +194,7 @@ def test_a_folder_can_be_moved_and_is_of_one_recipe(tmp_path):
     (tmp_path / "foreign").mkdir()
     (tmp_path / "foreign" / "thesis.tex").write_text("x")
     said = distill(tmp_path, recipe, "--out", "foreign", code=2)
-    assert "is no folder of mlff distill" in said and len(os.listdir(tmp_path / "foreign")) == 1
+    assert "is not a folder of mlff distill" in said and len(os.listdir(tmp_path / "foreign")) == 1
 
 
 @needs_torch

@@ -229,7 +229,7 @@ class NeuroChem(Folder):
         text = bz2.decompress(open(nnf, "rb").read()[5:]).replace(b"ANN-O.nnf-l1.wparam", b"../ANN-O.wparam")
         with open(nnf, "wb") as f:
             f.write(b"1=\n" + bz2.compress(text))
-        self.refused("not beside it")
+        self.refused("is missing in its folder")
         with open(nnf, "wb") as f:
             f.write(b"")
         self.refused("cannot be read as a network")

@@ -125,7 +125,7 @@ def test_where_it_is_found(monkeypatch, tmp_path):
     monkeypatch.setenv("MLFF_LIBRARY", there)
     assert library.find_library() == there
     monkeypatch.setenv("MLFF_LIBRARY", str(tmp_path / "no.so"))
-    with pytest.raises(mlff.Error, match=r"\$MLFF_LIBRARY is '.*no.so', which is no file"):
+    with pytest.raises(mlff.Error, match=r"\$MLFF_LIBRARY is '.*no.so', which is not a file"):
         library.find_library()
     monkeypatch.delenv("MLFF_LIBRARY")
     monkeypatch.setattr(library, "PACKAGE", str(tmp_path))

@@ -189,7 +189,7 @@ REFUSED = {
         "positions": np.eye(3),
         "cell": None,
     },
-    "'Xx' is no element": {"elements": ["Xx"], "positions": np.zeros((1, 3)), "cell": None},
+    "'Xx' is not an element": {"elements": ["Xx"], "positions": np.zeros((1, 3)), "cell": None},
     "atomic numbers are from -1 to 8": {"elements": [8, -1], "positions": np.eye(3)[:2], "cell": None},
     r"positions have shape \[2, 3\], expected \[3, 3\]": {**WATER, "elements": [8, 1, 1], "positions": np.eye(3)[:2]},
     "real numbers are expected, not str": {**WATER, "positions": "abc"},
@@ -215,7 +215,7 @@ def test_bad_arguments():
     model = mlff.Model("water-xs")
     with pytest.raises(mlff.Error, match="pbc has 2 values"):
         model.evaluate(WATER["elements"], WATER["positions"], WATER["cell"], [True, True])
-    with pytest.raises(mlff.Error, match="is no ensemble"):
+    with pytest.raises(mlff.Error, match="is not an ensemble"):
         evaluate(model, WATER, member_forces=True)
     with pytest.raises(mlff.Error, match="precision.*fp16|fp16.*precision"):
         mlff.Model("water-xs", precision="fp16")
@@ -267,7 +267,7 @@ def test_names(monkeypatch, tmp_path):
     assert "targets" not in mlff.model_names()
     with pytest.raises(mlff.Error, match="no model watre; there are: .*silicon-xs.*water-xs"):
         mlff.Model("watre")
-    with pytest.raises(mlff.Error, match="there is no model file none/water-xs"):
+    with pytest.raises(mlff.Error, match="there is not a model file none/water-xs"):
         mlff.Model("none/water-xs")
     head, tensors = helpers.painn()
     modelfile.write(str(tmp_path / "mine.yaml"), head, tensors)

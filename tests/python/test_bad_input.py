@@ -47,7 +47,7 @@ FILES = {
     "broken.pt": "no tensors here\n",
 }
 CASES = r"""
-distill || a recipe is wanted: mlff distill --example NAME prints one to
+distill || a recipe is required: mlff distill --example NAME prints one to
 distill nowhere.yaml || nowhere.yaml: No such file or directory; mlff distill --example NAME
 distill empty.yaml -o run || empty.yaml: is empty; allowed are name, structures, teacher,
 distill --example nothing || --example nothing: there are ase, labels, lammps, silicon,
@@ -71,7 +71,7 @@ distill config.yaml -o run --torch-python none/python || none/python: cannot be 
 distill config.yaml -o run --lmp none/lmp || --lmp none/lmp: there is no such program
 
 label water.xyz -o labels.xyz || no teacher: give one of --mlff, --lammps, --ase, --labels and
-label water.xyz -o labels.xyz --mlff water-xs --ase a:b || --mlff and --ase: one teacher is wanted
+label water.xyz -o labels.xyz --mlff water-xs --ase a:b || --mlff and --ase: give one teacher
 label water.xyz -o labels.xyz --mlff nothing || nothing.yaml, and no model nothing; there are:
 label -o labels.xyz --mlff water-xs || no structures: name files of them, or give a recipe that has
 label nowhere.xyz -o labels.xyz --mlff water-xs || nowhere.xyz: there is no such file
@@ -94,7 +94,7 @@ label water.xyz -o labels.xyz --labels labelled.xyz --keys energy || --keys ener
 label water.xyz -o labels.xyz --labels nowhere.xyz || nowhere.xyz: cannot be opened: No such file
 label --recipe nowhere.yaml -o labels.xyz || nowhere.yaml: No such file or directory; mlff distill
 label water.xyz -o none/labels.xyz --mlff water-xs || none/labels.xyz: No such file or directory
-label water.xyz -o broken.xyz --mlff water-xs || broken.xyz: is there and is no file of labels: choose another
+label water.xyz -o broken.xyz --mlff water-xs || broken.xyz: exists and is not a file of labels: choose another
 label water.xyz -o labels.xyz --mlff water-xs --program none/mlff || the option for the program mlff is 'none/mlff',
 label water.xyz -o labels.xyz --mlff water-xs --precision fp8 || --precision: invalid choice: 'fp8' (choose from
 
@@ -112,8 +112,8 @@ certify water-xs config.yaml -o page.html | bars = {forces: good} | config.yaml:
 certify water-xs config.yaml -o page.html | certify = {systems: [nothing]} | config.yaml, certify.systems[1]: the
 certify water-xs config.yaml -o page.html --lmp none/lmp || --lmp none/lmp: there is no such program
 certify water-xs config.yaml -o page.html --program none/mlff || the option for the program mlff is 'none/mlff',
-certify broken.yaml config.yaml || broken.yaml: is no whole model file: it has no name
-certify config.yaml config.yaml || config.yaml: is no model file: format is None, expected mlff/1
+certify broken.yaml config.yaml || broken.yaml: is an incomplete model file: it has no name
+certify config.yaml config.yaml || config.yaml: is not a model file: format is None, expected mlff/1
 certify --page nowhere.json || nowhere.json: No such file or directory
 certify --page water.xyz || water.xyz: not valid JSON: Extra data
 certify --page water_xs_profile.json || water_xs_profile.json: is not a certificate: format is None,
@@ -123,16 +123,16 @@ convert mace x -o out || ani|fennol|painn|orb|nequip: invalid choice: 'mace' (ch
 convert ani nowhere.yaml -o out || nowhere.yaml: no such file
 convert ani broken.yaml -o out || broken.yaml: architecture is None, which is not supported
 convert ani config.yaml -o out || config.yaml: architecture is None, which is not supported
-convert ani water.xyz -o out || water.xyz: is no file of PyTorch, so not a TorchANI state dict
-convert painn water.xyz -o out || water.xyz: is no file of PyTorch, so not a SchNetPack model
-convert orb water.xyz -o out || water.xyz: is no file that PyTorch 1.6 or newer wrote, so not
+convert ani water.xyz -o out || water.xyz: is not a PyTorch checkpoint: expected a TorchANI state dict
+convert painn water.xyz -o out || water.xyz: is not a PyTorch checkpoint: expected a SchNetPack model
+convert orb water.xyz -o out || water.xyz: is not a checkpoint of PyTorch 1.6 or newer: expected
 convert nequip water.xyz -o out || water.xyz: not a Nequix file (.nqx), which begins with one
 convert fennol water.xyz -o out || water.xyz: not a model of FeNNol (.fnx): it has no modules
-convert ani broken.pt -o out || broken.pt: is no file of PyTorch, so not a TorchANI state dict
-convert nequip broken.pt -o out || broken.pt: is no file that PyTorch 1.6 or newer wrote, so not
-convert orb broken.pt -o out || broken.pt: is no file that PyTorch 1.6 or newer wrote, so not
-convert orb data.npz -o out || data.npz: cannot be read as a state dict: it is no PyTorch
-convert ani data.npz -o out || data.npz: cannot be read as a state dict: it is no PyTorch
+convert ani broken.pt -o out || broken.pt: is not a PyTorch checkpoint: expected a TorchANI state dict
+convert nequip broken.pt -o out || broken.pt: is not a checkpoint of PyTorch 1.6 or newer: expected
+convert orb broken.pt -o out || broken.pt: is not a checkpoint of PyTorch 1.6 or newer: expected
+convert orb data.npz -o out || data.npz: cannot be read as a state dict: it is not a PyTorch
+convert ani data.npz -o out || data.npz: cannot be read as a state dict: it is not a PyTorch
 convert painn data.npz -o out || reading a SchNetPack model needs PyTorch, which this Python
 convert orb --random 1 --layers 1 -o none/out || none/out.safetensors cannot be written
 convert orb --random x -o out || --random: 'x' is not a whole number from 0
@@ -164,7 +164,7 @@ validate water-xs water.xyz --build none || none holds no mlffplugin.so: run `ma
 validate water-xs water.xyz --decks none || in.validate was not found: give the folder benchmarks/decks
 validate water-xs water.xyz --open || --open is for data files of LAMMPS: an extended XYZ file says
 validate water-xs water.xyz --out water.xyz || water.xyz: File exists
-validate broken.yaml water.xyz || broken.yaml: is no whole model file: it has no name
+validate broken.yaml water.xyz || broken.yaml: is an incomplete model file: it has no name
 validate water-xs water.xyz --publish water.xyz || water.xyz: File exists
 
 bench --system gold || --system gold: there are water, benzene_gas, benzene,

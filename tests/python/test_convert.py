@@ -80,7 +80,7 @@ class Convert(unittest.TestCase):
         self.refused("architecture", "ani", published("painn_ethanol_1.yaml"))
         self.refused("--elements", "painn", published("painn_tiny_gaussian.yaml"))
         words = ["painn", published("painn_ethanol_1.yaml"), "-o", os.path.join(self.folder.name, "none", "x")]
-        self.assertIn("is no folder that can be written to", helpers.refusal(convert.main, words))
+        self.assertIn("is not a writable folder", helpers.refusal(convert.main, words))
         source, tensors = convert.read_description(published("painn_ethanol_1.yaml"), "painn")
         for path, value in (
             ("shared_filters", True),
@@ -267,7 +267,7 @@ class NoTorch(unittest.TestCase):
             path = os.path.join(folder, "best_model")
             for begin, text in (
                 (b"\x80\x02}", "pip install torch .*without CUDA"),
-                (b"3\n\nO 0", "is no file of PyTorch"),
+                (b"3\n\nO 0", "is not a PyTorch checkpoint"),
             ):
                 with open(path, "wb") as f:
                     f.write(begin)

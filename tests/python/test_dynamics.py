@@ -14,7 +14,7 @@ from helpers import assert_near
 
 from mlff_tools.model import lammps, lock, modelfile
 from mlff_tools.model.modelfile import ModelError
-from mlff_tools.train import dynamics, extxyz, generate, lammps_data, lattices, potentials, recipe
+from mlff_tools.train import dynamics, extxyz, generate, lammps_data, lattices, potentials, recipe_structures
 from mlff_tools.train.potentials import DynamicsError, Programs
 from mlff_tools.train.teacher_lammps import LammpsTeacher
 
@@ -148,7 +148,7 @@ teacher:
     found = {}
     for strain in ("seed: 1", "strain: 0.04"):
         (tmp_path / "r.yaml").write_text((text % strain).replace("'", '"'))
-        frames = generate.generate(*recipe.read(str(tmp_path / "r.yaml")), str(tmp_path / "w"), write=QUIET)
+        frames = generate.generate(*recipe_structures.read(str(tmp_path / "r.yaml")), str(tmp_path / "w"), write=QUIET)
         start, *chain = frames
         assert len(chain) == 5 and [f["info"]["split"] for f in chain] == ["train"] * 3 + ["validation", "test"]
         assert chain[0]["info"]["trajectory"] == "1-crystal-relaxed" and "temperature" not in chain[0]["info"]
@@ -173,7 +173,7 @@ def test_a_model_moves_a_molecule(tmp_path):
         "      {temperature: [300, 600], time: 0.5, equilibrate: 0.2, runs: 2, seed: 5}\n"
         f"teacher:\n  mlff: {model}\n"
     )
-    found, items, teacher = recipe.read(str(tmp_path / "r.yaml"))
+    found, items, teacher = recipe_structures.read(str(tmp_path / "r.yaml"))
     water, *frames = generate.generate(found, items, teacher, str(tmp_path / "w"), write=QUIET)
     assert len(frames) == 40 == generate.count(found, items, teacher).frames - 1
     assert [f["info"]["temperature"] for f in frames] == ["300"] * 20 + ["600"] * 20
@@ -196,7 +196,7 @@ def test_liquids_are_packed_anew_for_each_run(tmp_path):
         + "}}\n"
         f"teacher:\n  mlff: {os.path.join(helpers.ROOT, 'models', 'water-xs.yaml')}\n"
     )
-    frames = generate.generate(*recipe.read(str(tmp_path / "r.yaml")), str(tmp_path / "w"), write=QUIET)
+    frames = generate.generate(*recipe_structures.read(str(tmp_path / "r.yaml")), str(tmp_path / "w"), write=QUIET)
     assert [f["info"]["trajectory"] for f in frames] == [
         f"1-liquid-300K-{rho}gcc-{run}" for rho in ("0.9", "1") for run in (1, 2)
     ]
@@ -241,7 +241,7 @@ def test_ase(tmp_path):
     for pressure in ("[0, 30000]", "[]"):
         text = (COPPER % (pressure, ASE_PYTHON)).replace("pressure: [], ", "")
         (tmp_path / "r.yaml").write_text(text)
-        found, items, teacher = recipe.read(str(tmp_path / "r.yaml"))
+        found, items, teacher = recipe_structures.read(str(tmp_path / "r.yaml"))
         frames = generate.generate(found, items, teacher, str(tmp_path / "w"), write=QUIET)
         assert len(frames) == generate.count(found, items, teacher).frames
         runs.append(frames)
@@ -269,7 +269,7 @@ def test_ase_without_stress_has_no_pressure(tmp_path):
     text = (COPPER % ("0", ASE_PYTHON)).replace("ase.calculators.emt:EMT", "mine:Mine")
     (tmp_path / "r.yaml").write_text(text)
     with pytest.raises(ModelError, match="crystal-300K-0bar-1.*\n(.*\n)*.*has no stress, which a pressure needs"):
-        generate.generate(*recipe.read(str(tmp_path / "r.yaml")), str(tmp_path / "w"), write=QUIET)
+        generate.generate(*recipe_structures.read(str(tmp_path / "r.yaml")), str(tmp_path / "w"), write=QUIET)
 
 
 # ---- what is kept ----------------------------------------------------------------------------------------------------
@@ -448,7 +448,7 @@ def test_teachers_are_looked_at_before_the_dynamics(tmp_path):
     ):
         (tmp_path / "r.yaml").write_text(f"{text}  {teacher}\n")
         with pytest.raises(ModelError, match=words):
-            generate.generate(*recipe.read(str(tmp_path / "r.yaml")), str(tmp_path / "w"), write=QUIET)
+            generate.generate(*recipe_structures.read(str(tmp_path / "r.yaml")), str(tmp_path / "w"), write=QUIET)
         assert not os.path.exists(tmp_path / "w")
 
 

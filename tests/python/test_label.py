@@ -145,7 +145,7 @@ def test_a_teacher_that_dies_loses_nothing(place):
     wanted = whole(place)
     (place / "die").write_text("")
     text = refused(WORDS, "s.xyz, frame 10: the calculator springs:Springs has ended with status 9")
-    assert "9 frames are in out.xyz: the same command goes on after them" in text
+    assert "9 frames are in out.xyz: run the same command to continue after them" in text
     assert wanted.startswith((place / "out.xyz").read_bytes())
     (place / "die").unlink()
     good(WORDS)
@@ -273,7 +273,7 @@ def test_import_of_labels(place):
     "words, text",
     [
         (["s.xyz", "-o", "o"], "no teacher: give one of"),
-        (["s.xyz", "--mlff", "a", "--ase", "b:c", "-o", "o"], "--mlff and --ase: one teacher is wanted"),
+        (["s.xyz", "--mlff", "a", "--ase", "b:c", "-o", "o"], "--mlff and --ase: give one teacher"),
         (["s.xyz", "--mlff", STUDENT, "--types", "H", "-o", "o"], "--types belongs to --lammps"),
         (["s.xyz", "--mlff", STUDENT, "--stress-limit", "9", "-o", "o"], "--stress-limit belongs to --labels"),
         (["none.xyz", "--mlff", STUDENT, "-o", "o"], "none.xyz: there is no such file"),
@@ -327,7 +327,7 @@ def test_stopped_by_ctrl_c(place):
         time.sleep(0.2)
         process.send_signal(signal.SIGINT)
         errors = process.communicate()[1]
-    assert process.returncode == 1 and "stopped: " in errors and "the same command goes on" in errors
+    assert process.returncode == 1 and "stopped: " in errors and "run the same command to continue" in errors
     assert len(extxyz.read("out.xyz")) >= 1
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mlff_tools.model import reference
-from mlff_tools.train import build, lattices, recipe
+from mlff_tools.train import build, lattices, recipe_structures
 from mlff_tools.train.recipe import RecipeError
 
 TEACHER = "teacher:\n  mlff: m.yaml\n"
@@ -22,7 +22,9 @@ def test_reads(tmp_path):
     text = (
         "structures:\n- files: a.xyz\n- crystal: {lattice: hcp, elements: [Mg], constant: [3.2, 5.2]}\n  rattle: 0.1\n"
     )
-    found, items, teacher = recipe.read(write(tmp_path, text + "teacher:\n  lammps: [pair_style sw]\n  types: [Mg]\n"))
+    found, items, teacher = recipe_structures.read(
+        write(tmp_path, text + "teacher:\n  lammps: [pair_style sw]\n  types: [Mg]\n")
+    )
     assert items[0] == {"files": ["a.xyz"]} and teacher == {"lammps": ["pair_style sw"], "types": ["Mg"]}
     assert found.folder == str(tmp_path) and found.lines[("structures", 1, "rattle")] == 4
 
@@ -35,7 +37,7 @@ def test_reads(tmp_path):
         ("structures:\n  - molecule: water\n", 1, "has no teacher; allowed are name, structures, teacher"),
         (TEACHER, 1, "has no structures"),
         ("studnt: s\n" + TEACHER, 1, "studnt: is not known; allowed are name, structures, teacher"),
-        (TEACHER + TEACHER, 3, "teacher: stands there twice"),
+        (TEACHER + TEACHER, 3, "teacher: duplicate key"),
         ("- a\n", 1, "must be a mapping"),
         ("structures: water\n" + TEACHER, 1, "structures: must be a list"),
         ("structures:\n  - water\n" + TEACHER, 2, r"structures\[1\]: must be a mapping"),
@@ -101,7 +103,7 @@ def test_reads(tmp_path):
 def test_refuses(text, line, words, tmp_path):
     path = write(tmp_path, text)
     with pytest.raises(RecipeError, match=words) as e:
-        recipe.read(path)
+        recipe_structures.read(path)
     assert str(e.value).startswith(f"{path}:{line}: " if line else f"{path}: ")
 
 

@@ -288,7 +288,7 @@ def test_model_errors(closing, tmp_path):
         teacher.label([near])
     assert np.isfinite(teacher.label([water()])[0]["energy"])
     (tmp_path / "m.yaml").write_text("a: 1\n")
-    with pytest.raises(ModelError, match="is no model file"):
+    with pytest.raises(ModelError, match="is not a model file"):
         ModelTeacher(str(tmp_path / "m.yaml"))
 
 

@@ -309,7 +309,7 @@ class SevenNetFiles(Files):
         self.refused("not a checkpoint of SevenNet", self.path)
         with open(self.path, "wb") as f:
             f.write(b"no zip")
-        self.refused("is no file that PyTorch 1.6 or newer wrote, so not a checkpoint", self.path)
+        self.refused("is not a checkpoint of PyTorch 1.6 or newer: expected a checkpoint", self.path)
 
     def test_no_code_runs(self):
         """Whatever is not a tensor or a plain container is replaced by something that does nothing."""

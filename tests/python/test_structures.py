@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mlff_tools.model import masses, modelfile, reference, structures
-from mlff_tools.train import extxyz, generate, lattices, liquids, recipe, splits
+from mlff_tools.train import extxyz, generate, lattices, liquids, recipe_structures, splits
 from mlff_tools.train.extxyz import FrameError
 from mlff_tools.train.recipe import RecipeError
 
@@ -18,7 +18,7 @@ LABELS = "teacher:\n  labels: m.xyz\n"
 
 def read(tmp_path, text):
     (tmp_path / "r.yaml").write_text(text)
-    return recipe.read(str(tmp_path / "r.yaml"))
+    return recipe_structures.read(str(tmp_path / "r.yaml"))
 
 
 def distances(frame, cutoff):
@@ -355,7 +355,7 @@ WATER = "  - liquid: {molecules: {water: 8}, density: 1}\n"
         ("  - liquid: {molecules: {water: 3}}\n", 2, "liquid.density: is missing: g/cm3, a number or a list"),
         ("  - liquid: {molecules: {water: 3}, density: [1, x]}\n", 2, r"density: is \[1, 'x'\]; allowed is g/cm3"),
         ("  - liquid: {molecules: {water: 3}, density: [1, 1]}\n", 2, "density: is .*; allowed is g/cm3"),
-        (WATER + "    dynamics: {temperature: 300, density: 1}\n", 2, "liquid.density: stands in dynamics, too"),
+        (WATER + "    dynamics: {temperature: 300, density: 1}\n", 2, "liquid.density: is given in dynamics as well"),
         (WATER + "    rattle: 0.1\n    dynamics: {temperature: 300}\n", 3, "rattle: a liquid with dynamics begins"),
         (SURFACE % ("hcp", 100, [1, 1, 4]), 2, "lattice: is 'hcp'; allowed is one of sc, bcc, fcc, diamond"),
         (SURFACE % ("fcc", 210, [1, 1, 4]), 2, "miller: is '210'; allowed is one of 100, 110, 111"),
@@ -371,7 +371,7 @@ WATER = "  - liquid: {molecules: {water: 8}, density: 1}\n"
             2,
             "remove: is 4; allowed is a whole number from 1 to 3, of 4 atoms",
         ),
-        (SILICON + "    relax: 3\n", 3, "relax: needs rattle beside it"),
+        (SILICON + "    relax: 3\n", 3, "relax: needs rattle as well"),
         (SILICON + "    seed: 3\n", 3, "seed: needs strain, rattle or dynamics"),
         (SILICON + "    label: two words\n", 3, "label: is 'two words'; allowed is a word"),
         (SILICON + "    split: both\n", 3, "split: is 'both'; allowed is one of train, validation, test"),
@@ -382,11 +382,11 @@ WATER = "  - liquid: {molecules: {water: 8}, density: 1}\n"
         (SILICON + "    dynamics:\n      temperature: [300, 300]\n", 4, "temperature: .* list of different ones"),
         (MD + "      pressure: high\n", 5, "pressure: is 'high'; allowed is bar"),
         (MD + "      density: 1\n", 5, "density: belongs to a liquid"),
-        (MD + "      every: 0.0007\n", 5, "every 0.0007 ps is no whole number of time steps of 0.5 fs"),
-        (MD + "      timestep: 0.3\n", 5, "every 0.05 ps is no whole number of time steps of 0.3 fs"),
+        (MD + "      every: 0.0007\n", 5, "every 0.0007 ps is not a whole number of time steps of 0.5 fs"),
+        (MD + "      timestep: 0.3\n", 5, "every 0.05 ps is not a whole number of time steps of 0.3 fs"),
         (MD + "      time: 0.01\n", 5, "time: no frame: 0.01 ps, one every 0.05 ps"),
         (MD + "      runs: 1.5\n", 5, "runs: is 1.5; allowed is a whole number"),
-        (MD + "      cell: tri\n", 5, "cell: needs pressure beside it"),
+        (MD + "      cell: tri\n", 5, "cell: needs pressure as well"),
         (MD + "      pressure: 0\n      cell: box\n", 6, "cell: is 'box'; allowed is one of iso, aniso, tri"),
         (MD + "      on_error: go\n", 5, "on_error: is 'go'; allowed is stop or keep"),
         (MD + "      by: sw\n", 5, "dynamics.by: must be a mapping with the keys lammps"),

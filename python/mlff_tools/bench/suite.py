@@ -245,21 +245,21 @@ def open_folder(cases, args):
             before = profiles.read_json(path)
             found, args.seconds_before = before.get("settings", {}), before.get("seconds", 0.0)
         except ValueError as e:
-            raise LammpsError(f"{path} is damaged ({e}): use another --out, or --fresh to begin anew") from e
+            raise LammpsError(f"{path} is damaged ({e}): use another --out, or --fresh to start over") from e
         for key, value in mine.items():
             if key != "sha256" and found.get(key) != value:
                 raise LammpsError(
                     f"{args.out} holds runs with {key} = {found.get(key)!r}, and now it is {value!r}: use another "
-                    "--out, or --fresh to begin anew"
+                    "--out, or --fresh to start over"
                 )
         for name, value in mine["sha256"].items():
             if found["sha256"].get(name, value) != value:
                 raise LammpsError(
-                    f"{args.out} holds runs with another {name.strip()}: use another --out, or --fresh to begin anew"
+                    f"{args.out} holds runs with another {name.strip()}: use another --out, or --fresh to start over"
                 )
         mine["sha256"] = {**found["sha256"], **mine["sha256"]}
     elif os.path.isdir(os.path.join(args.out, "runs")) and os.listdir(os.path.join(args.out, "runs")):
-        raise LammpsError(f"{args.out} holds runs but no suite.json: use another --out, or --fresh to begin anew")
+        raise LammpsError(f"{args.out} holds runs but no suite.json: use another --out, or --fresh to start over")
     os.makedirs(os.path.join(args.out, "runs"), exist_ok=True)
     date = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime())
     args.record = {"format": FORMAT, "settings": mine, "date": date, "seconds": args.seconds_before}
@@ -344,7 +344,7 @@ def parser():
         "--reference", metavar="FILE", help="evaluate this model on the same positions every --every steps (accuracy)"
     )
     p.add_argument(
-        "--targets", metavar="FILE", help="rules that every report is held against (default: models/targets.yaml)"
+        "--targets", metavar="FILE", help="rules that every report is compared with (default: models/targets.yaml)"
     )
     p.add_argument("--every", type=positive, default=100, help="see --reference (default 100)")
     p.add_argument(
@@ -444,6 +444,6 @@ def main(argv=None):
         print(f"\nmlff bench: error: {in_words(e)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print(f"\nmlff bench: stopped; the same command goes on with what {args.out} holds", file=sys.stderr)
+        print(f"\nmlff bench: stopped; run the same command to continue with what {args.out} holds", file=sys.stderr)
         return 1
     return 0 if passed else 3

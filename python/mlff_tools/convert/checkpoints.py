@@ -22,7 +22,7 @@ def _import_torch(what):
         import torch
     except ImportError as e:
         raise ModelError(
-            f"reading {what} needs PyTorch, which this Python has not: pip install torch (pytorch.org says how to "
+            f"reading {what} needs PyTorch, which this Python lacks: pip install torch (pytorch.org says how to "
             "get it without CUDA, 200 MB), or convert on a machine that has it"
         ) from e
     return torch
@@ -33,7 +33,7 @@ def _check_torch_file(path, what):
     with open(path, "rb") as f:
         begin = f.read(2)
     if begin not in (b"PK", b"\x80\x02"):  # a zip archive; a pickle, before PyTorch 1.6
-        raise ModelError(f"{path}: is no file of PyTorch, so not {what}")
+        raise ModelError(f"{path}: is not a PyTorch checkpoint: expected {what}")
 
 
 def _load(torch, path):
@@ -423,11 +423,11 @@ def _unpickle(path, reader, what):
         with zipfile.ZipFile(path) as archive:
             found = [n for n in archive.namelist() if n.count("/") == 1 and n.endswith("/data.pkl")]
             if len(found) != 1:
-                raise ModelError("it is no PyTorch file")
+                raise ModelError("it is not a PyTorch file")
             with archive.open(found[0]) as file:
                 return reader(file, archive, found[0].split("/")[0]).load()
     except zipfile.BadZipFile as e:
-        raise ModelError(f"{path}: is no file that PyTorch 1.6 or newer wrote, so not a {what}") from e
+        raise ModelError(f"{path}: is not a checkpoint of PyTorch 1.6 or newer: expected a {what}") from e
     except (
         ModelError,
         pickle.UnpicklingError,

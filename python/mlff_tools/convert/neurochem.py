@@ -81,7 +81,7 @@ def _layers(path):
 
 def _values(folder, name, n, path):
     if os.path.basename(name) != name:
-        raise ModelError(f"{path}: parameter file '{name}' is not beside it")
+        raise ModelError(f"{path}: parameter file '{name}' is missing in its folder")
     try:
         values = np.fromfile(os.path.join(folder, name), "<f4")
     except OSError as e:

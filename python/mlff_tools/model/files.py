@@ -33,7 +33,7 @@ def write_bytes(path, data):
     can be written to its folder, OSError with the path for what happens later."""
     folder = os.path.dirname(os.path.abspath(path))
     if not os.access(folder, os.W_OK):
-        raise ModelError(f"{path} cannot be written: {folder} is no folder that can be written to")
+        raise ModelError(f"{path} cannot be written: {folder} is not a writable folder")
     temporary = os.path.join(folder, f".{os.path.basename(path)}.{secrets.token_hex(4)}.part")
     with naming(path):
         try:

@@ -90,7 +90,7 @@ def renewed(text, path):
         begin, end = value.start_mark.index, value.end_mark.index
         return text[:begin] + right + text[end:], right
     if "weights" not in keys:
-        raise ModelError(f"{path}: is no whole model file: it has no weights")
+        raise ModelError(f"{path}: is an incomplete model file: it has no weights")
     names = [*keys, "weights"]  # it follows the weights, unless these are last
     begin = keys[names[names.index("weights") + 1]][0].start_mark.index
     return f"{text[:begin]}{KEY}: {right}{', ' if root.flow_style else chr(10)}{text[begin:]}", right

@@ -332,7 +332,7 @@ def find_model(name, folder=""):
     named = named_models()
     if name in named:
         return named[name]
-    here = f"there is no model file {path}"
+    here = f"there is not a model file {path}"
     if os.path.basename(name) != name or name.endswith(".yaml"):
         raise ModelError(here)
     raise ModelError(f"{here}, and no model {name}; there are: {', '.join(sorted(named)) or 'none'}")
@@ -423,10 +423,10 @@ def read_head(path):
     """What the YAML of a model file says; ModelError when it is none, or when its header is not what was hashed."""
     head, found = _parse(path)
     if head.get("format") != FORMAT:
-        raise ModelError(f"{path}: is no model file: format is {head.get('format')!r}, expected {FORMAT}")
+        raise ModelError(f"{path}: is not a model file: format is {head.get('format')!r}, expected {FORMAT}")
     for key in ("name", "architecture", "elements", "cutoff", "weights", "domain"):
         if key not in head:
-            raise ModelError(f"{path}: is no whole model file: it has no {key}")
+            raise ModelError(f"{path}: is an incomplete model file: it has no {key}")
     header.check(head, found, path)
     return head
 

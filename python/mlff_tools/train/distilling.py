@@ -46,7 +46,7 @@ def _digest(value):
 def own(folder):
     """The folder for this process alone; ModelError where it is another's."""
     if os.path.isdir(folder) and os.listdir(folder) and not os.path.exists(os.path.join(folder, NAME)):
-        raise ModelError(f"{folder}: is there and is no folder of mlff distill: choose another --out")
+        raise ModelError(f"{folder}: exists and is not a folder of mlff distill: choose another --out")
     return locked(folder, "another run is at work there")
 
 
@@ -94,7 +94,7 @@ class Run:
         """Copies trajectories, and what the teacher has run for the certificate, from the folder of another run. They
         carry hashes of all that made them: what does not fit this recipe is not used."""
         if not os.path.exists(os.path.join(other, "run.json")):
-            raise ModelError(f"--from {other}: is no folder of mlff distill")
+            raise ModelError(f"--from {other}: is not a folder of mlff distill")
         if os.path.realpath(other) == os.path.realpath(self.folder):
             raise ModelError(f"--from {other}: is the folder of this run")
         try:
@@ -305,7 +305,7 @@ class Run:
         wanted |= {"labels": os.path.join(folder, "labels.xyz"), "training": training, "start": None, "stop": None}
         before = read_json(os.path.join(folder, "job.json"))
         if before and job.digest(before) != job.digest(wanted):
-            raise ModelError(f"{folder}: was made with another section inner: remove it to train anew")
+            raise ModelError(f"{folder}: was made with another section inner: remove it to train again")
         if not os.path.exists(wanted["labels"]):
             self.write("Hessian-vector products for the inner model")
             frames = job.frames_until(labels.read_labels(self.labels), k)

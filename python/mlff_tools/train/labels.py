@@ -219,7 +219,7 @@ class LabelFile:
         """FrameError unless this is the begin of a frame of ours, which may be cut off."""
         lines = rest.split(b"\n")
         if (lines[0] and not lines[0].isdigit()) or (len(lines) > 2 and b"teacher_kind=" not in lines[1]):
-            raise FrameError(f"{self.path}: is there and is no file of labels: choose another one, or remove it")
+            raise FrameError(f"{self.path}: exists and is not a file of labels: choose another one, or remove it")
 
     def _check(self, frame):
         found = teacher_of(frame)

@@ -26,7 +26,7 @@ def read_molecule(name, place="."):
     else:
         frames = extxyz.read(os.path.join(place, name))
         if len(frames) > 1:
-            raise FrameError(f"{name}: holds {len(frames)} frames; one molecule is wanted")
+            raise FrameError(f"{name}: holds {len(frames)} frames; expected one molecule")
         elements, x = frames[0]["elements"], frames[0]["positions"]
     return list(elements), np.array(x, float) - np.mean(x, 0)
 

@@ -64,7 +64,7 @@ class Recipe:
                 self.lines.setdefault((*at, name), key.start_mark.line + 1)
                 if name in out:
                     self.lines[(*at, name)] = key.start_mark.line + 1
-                    self.fail((*at, name), "stands there twice")
+                    self.fail((*at, name), "duplicate key")
                 out[name] = self._plain(child, (*at, name))
             return out
         loader = yaml.SafeLoader("")
@@ -215,17 +215,3 @@ def check_potential(recipe, at, kinds, more=()):
 def teacher(recipe):
     """The section teacher, checked: one of mlff, lammps, ase and labels with what belongs to it."""
     return check_potential(recipe, ("teacher",), tuple(TEACHERS))
-
-
-def read(path):
-    """(Recipe, items of structures, teacher), checked before anything is done. Other sections are not looked at."""
-    from .recipe_structures import structures  # which needs this module
-
-    recipe = Recipe(path, EXAMPLE)
-    if recipe.value is None:
-        raise RecipeError(f"{path}: is empty; allowed are {', '.join(SECTIONS)}")
-    recipe.mapping((), SECTIONS, ("teacher",))
-    made_of = teacher(recipe)
-    if "structures" not in recipe.value and "labels" not in made_of:
-        recipe.fail((), f"has no structures; allowed are {', '.join(SECTIONS)}")
-    return recipe, structures(recipe, made_of) if "structures" in recipe.value else [], made_of

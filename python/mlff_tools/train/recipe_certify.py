@@ -162,7 +162,7 @@ def certify(recipe):
             if key in value:
                 recipe.check(("certify", key), good, allowed)
         if value.get("quick") and "scale" in value:
-            recipe.fail(("certify", "quick"), f"stands beside scale, and means scale: {QUICK}")
+            recipe.fail(("certify", "quick"), f"conflicts with scale: it means scale: {QUICK}")
         for k, _ in enumerate(_systems(recipe, value)):
             _system(recipe, ("certify", "systems", k))
     value = dict(value or {})

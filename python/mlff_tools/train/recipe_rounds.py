@@ -17,7 +17,7 @@ rounds:
 from types import SimpleNamespace
 
 from . import recipe as recipes
-from . import recipe_certify, recipe_training
+from . import recipe_certify, recipe_structures, recipe_training
 from .recipe import count, number
 
 DEFAULTS = {
@@ -70,7 +70,7 @@ def rounds(recipe):
 def read(path):
     """A whole recipe, checked: recipe, name, structures, teacher, student, training, hessian_share (of the frames for
     training), inner, rounds, bars, certify."""
-    recipe, items, teacher = recipes.read(path)
+    recipe, items, teacher = recipe_structures.read(path)
     recipe.mapping((), recipes.SECTIONS, ("name", "teacher"))
     recipe.check(("name",), *recipes.NAME)
     student, training = recipe_training.student(recipe), recipe_training.training(recipe)

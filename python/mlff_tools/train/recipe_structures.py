@@ -23,7 +23,8 @@ import re
 from . import build, lattices
 from .dataset import SPLITS
 from .dynamics import DEFAULTS, n_frames
-from .recipe import check_potential, count, elements, number, texts
+from .recipe import EXAMPLE, SECTIONS, Recipe, RecipeError, check_potential, count, elements, number, texts
+from .recipe import teacher as read_teacher
 
 KINDS = ("files", *build.KINDS)
 COPIES = {
@@ -108,7 +109,7 @@ def _liquid(recipe, at, densities_elsewhere):
         _known(recipe, (*inner, name), name)
         recipe.check((*inner, name), count(1, 10**6), "a number of molecules from 1")
     if ("density" in value) == densities_elsewhere:
-        where = "stands in dynamics, too" if densities_elsewhere else "is missing: g/cm3, a number or a list"
+        where = "is given in dynamics as well" if densities_elsewhere else "is missing: g/cm3, a number or a list"
         recipe.fail((*at, "density"), where)
     if "density" in value:
         _one_or_more(recipe, (*at, "density"), number(0, 30), "g/cm3, a number or a list of them")
@@ -152,13 +153,13 @@ def check_dynamics(recipe, at, more=("by",)):
     steps = 1000 * d["every"] / d["timestep"]
     if abs(steps - round(steps)) > 1e-6 or round(steps) < 1:
         key = "every" if "every" in value else "timestep" if "timestep" in value else "temperature"
-        recipe.fail((*at, key), f"every {d['every']} ps is no whole number of time steps of {d['timestep']} fs")
+        recipe.fail((*at, key), f"every {d['every']} ps is not a whole number of time steps of {d['timestep']} fs")
     if n_frames(d) < 1:
         recipe.fail(
             (*at, "time" if "time" in value else "every"), f"no frame: {d['time']} ps, one every {d['every']} ps"
         )
     if "cell" in value and "pressure" not in value:
-        recipe.fail((*at, "cell"), "needs pressure beside it")
+        recipe.fail((*at, "cell"), "needs pressure as well")
 
 
 def _moved_by(recipe, at, item, teacher):
@@ -196,13 +197,13 @@ def _copies(recipe, at, item, kind):
             recipe.check((*at, key), good, allowed)
     moved = "strain" in item or "rattle" in item
     if "copies" in item and not moved:
-        recipe.fail((*at, "copies"), "needs strain or rattle beside it")
+        recipe.fail((*at, "copies"), "needs strain or rattle as well")
     if "seed" in item and not moved and kind not in ("dimer", "liquid", "vacancy") and "dynamics" not in item:
-        recipe.fail((*at, "seed"), "needs strain, rattle or dynamics beside it")
+        recipe.fail((*at, "seed"), "needs strain, rattle or dynamics as well")
     if "strain" in item and kind in ("dimer", "molecule"):
         recipe.fail((*at, "strain"), f"a {kind} has no cell to strain")
     if "relax" in item and "rattle" not in item:
-        recipe.fail((*at, "relax"), "needs rattle beside it")
+        recipe.fail((*at, "relax"), "needs rattle as well")
     if moved and kind == "liquid" and "dynamics" in item:
         key = "strain" if "strain" in item else "rattle"
         recipe.fail(
@@ -236,3 +237,15 @@ def structures(recipe, teacher):
             if "ase" in by and item["dynamics"].get("cell") == "aniso":
                 recipe.fail((*at, "dynamics", "cell"), "is aniso; allowed with ase are iso, tri")
     return recipe.get(("structures",))
+
+
+def read(path):
+    """(Recipe, items of structures, teacher), checked. Other sections are ignored."""
+    recipe = Recipe(path, EXAMPLE)
+    if recipe.value is None:
+        raise RecipeError(f"{path}: is empty; allowed are {', '.join(SECTIONS)}")
+    recipe.mapping((), SECTIONS, ("teacher",))
+    made_of = read_teacher(recipe)
+    if "structures" not in recipe.value and "labels" not in made_of:
+        recipe.fail((), f"has no structures; allowed are {', '.join(SECTIONS)}")
+    return recipe, structures(recipe, made_of) if "structures" in recipe.value else [], made_of

@@ -32,7 +32,7 @@ def split_commands(commands):
     for command in commands:
         word, *rest = command.split()
         if word in OURS:
-            raise TeacherError(f"'{command}': {word} is done by mlff label; only what sets the pair style is wanted")
+            raise TeacherError(f"'{command}': {word} is done by mlff label; give only commands that set the pair style")
         if word == "units":
             units = " ".join(rest)
         elif word == "atom_style":
@@ -220,7 +220,7 @@ def types_of(commands, given, frames):
         return given
     if len(found) > 1 and not any("${elements}" in c for c in commands):
         raise TeacherError(
-            f"the structures hold {' '.join(found)}: which type is which? Write ${{elements}} in place of the elements "
+            f"the structures hold {' '.join(found)}: which type is which? Write ${{elements}} instead of the elements "
             "in pair_coeff, or give types"
         )
     unknown = [e for e in found if e not in modelfile.NUMBERS]

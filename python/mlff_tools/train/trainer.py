@@ -398,7 +398,7 @@ class Trainer:
     def restore(self, state, path):
         """Goes on from state()."""
         if state["config"]["model"] != self.config["model"] or state["data_sha256"] != self.data_sha256:
-            raise ModelError(f"{path}: the checkpoint is of another model or data set: remove it to start anew")
+            raise ModelError(f"{path}: the checkpoint is of another model or data set: remove it to start over")
         for k in ("theta", "ema", "m", "v"):
             getattr(self, k).copy_(state[k])
         if self.soap and state.get("soap"):

@@ -281,7 +281,7 @@ def train(config, data, folder, write=_print, stop=None, start=None, save_every=
         try:
             rows = _run(trainer, name, checkpoint, write, stop, save_every)
         except OSError as e:
-            raise ModelError(f"{folder}: {e.strerror or e}; the same command goes on from {checkpoint}") from e
+            raise ModelError(f"{folder}: {e.strerror or e}; run the same command to continue from {checkpoint}") from e
         return SimpleNamespace(
             model=name + ".yaml",
             checkpoint=checkpoint,
