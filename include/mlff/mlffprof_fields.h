@@ -351,6 +351,14 @@
   X(S, LIST, CONTEXT, context, n_context, ALL, context, "", \
     "environment: host, cpu, gpu, driver, ranks, threads, versions, model hash, precision, kernels, deck")
 
+/* Values of `fix mlffprof` in an input script, f_ID[1] and so on: member of mlffprof_summary, unit. Append only. */
+#define MLFFPROF_SUMMARY_VALUES(X) \
+  X(last_ms, "ms") X(mean_ms, "ms") X(median_ms, "ms") X(p95_ms, "ms") X(p99_ms, "ms") X(max_ms, "ms") X(cv, "") \
+  X(us_per_atom, "us/atom") X(steps_per_second, "steps/s") X(ns_per_day, "ns/day") X(host_mb, "MB") \
+  X(host_growth_mb, "MB") X(device_mb, "MB") X(drift, "eV/atom/ps") X(drift_percent, "%") X(excursion, "eV/atom") \
+  X(force_rmse, "eV/A") X(force_max, "eV/A") X(energy_error, "eV/atom") X(n_steps, "") X(exploded, "") \
+  X(stress_rmse, "GPa") X(pressure_error, "bar")
+
 // clang-format on
 
 #endif

@@ -27,38 +27,14 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <iterator>
 
 using namespace LAMMPS_NS;
 
-/* f_ID[1], f_ID[2], ...: docs/fix_mlffprof.md has the list. */
-static constexpr int N_VALUES = 23;
-static double value_of(const mlffprof_summary &s, int k)
-{
-  const double values[N_VALUES] = {s.last_ms,
-                                   s.mean_ms,
-                                   s.median_ms,
-                                   s.p95_ms,
-                                   s.p99_ms,
-                                   s.max_ms,
-                                   s.cv,
-                                   s.us_per_atom,
-                                   s.steps_per_second,
-                                   s.ns_per_day,
-                                   s.host_mb,
-                                   s.host_growth_mb,
-                                   s.device_mb,
-                                   s.drift,
-                                   s.drift_percent,
-                                   s.excursion,
-                                   s.force_rmse,
-                                   s.force_max,
-                                   s.energy_error,
-                                   static_cast<double>(s.n_steps),
-                                   static_cast<double>(s.exploded),
-                                   s.stress_rmse,
-                                   s.pressure_error};
-  return values[k];
-}
+/* f_ID[1], f_ID[2], ... */
+#define VALUE(member, unit) [](const mlffprof_summary &s) { return static_cast<double>(s.member); },
+static double (*const VALUES[])(const mlffprof_summary &) = {MLFFPROF_SUMMARY_VALUES(VALUE)};
+#undef VALUE
 
 /* A second run of fewer steps than this many warm-ups has none: it would be warm-up as a whole. */
 static constexpr long SHORT_RUN = 10;
@@ -107,21 +83,22 @@ FixMLFFProf::FixMLFFProf(LAMMPS *lammps, int narg, char **arg) : Fix(lammps, nar
   const std::string problem = impl->settings.parse(narg - 3, arg + 3, atom->ntypes);
   if (!problem.empty()) error->all(FLERR, "fix mlffprof: " + problem);
   if (strcmp(arg[1], "all") != 0)
-    error->all(FLERR, std::string("fix mlffprof: the group is '") + arg[1] +
-                          "', but steps, memory and energy are of all "
-                          "atoms; use `fix ID all mlffprof ...`");
+    error->all(
+        FLERR,
+        std::string("fix mlffprof: group '") + arg[1] +
+            "' is not supported, because steps, memory and energy belong to all atoms; use `fix ID all mlffprof ...`");
   if (!force->pair)
     error->all(FLERR, "fix mlffprof needs a pair style: give pair_style and pair_coeff before this fix");
   for (int k = 0; k < modify->nfix; k++)
     if (modify->fix[k] && strcmp(modify->fix[k]->style, style) == 0)
       error->all(FLERR, std::string("fix mlffprof: fix ") + modify->fix[k]->id +
-                            " is one already, and two would time each other; unfix it first");
+                            " exists already, and only one fix mlffprof is allowed; remove it with unfix");
 
   nevery = 1;
   global_freq = 1;
   scalar_flag = vector_flag = 1;
   extscalar = extvector = 0;
-  size_vector = N_VALUES;
+  size_vector = static_cast<int>(std::size(VALUES));
   dynamic_group_allow = 1;
   impl->settings.frames = prof_partition_file(lmp, impl->settings.frames);
   impl->report.reset(new ProfReport(lmp, impl->settings));
@@ -170,7 +147,7 @@ void FixMLFFProf::Impl::init()
 {
   init_time = mlffprof_seconds();
   set_up = begun = false;
-  if (!force->pair) error->all(FLERR, "fix mlffprof needs a pair style, and there is none any more");
+  if (!force->pair) error->all(FLERR, "fix mlffprof needs a pair style, but none is defined");
   int dim = 0;
   engine = static_cast<mlff_model *>(force->pair->extract("mlff_model", dim));
   const mlff_info *info = engine ? mlff_model_info(engine) : nullptr;
@@ -273,8 +250,7 @@ void FixMLFFProf::Impl::boundary(bigint step)
 {
   if (!begun)
     error->all(FLERR,
-               "fix mlffprof: a command since the last run has initialised LAMMPS anew: take `pre no` away, so that "
-               "this run has a set-up");
+               "fix mlffprof: LAMMPS was re-initialized since the last run; remove `pre no` from the run command");
   const double now = mlffprof_seconds();
   if (first_step) {
     setup_seconds += now - init_time;
@@ -469,7 +445,7 @@ double FixMLFFProf::compute_vector(int k)
 {
   if (!impl->report->is_open()) return NAN;
   impl->update_summary();
-  return value_of(impl->summary, k);
+  return VALUES[k](impl->summary);
 }
 
 double FixMLFFProf::memory_usage()
@@ -481,20 +457,20 @@ double FixMLFFProf::memory_usage()
 
 int FixMLFFProf::pack_forward_comm(int n, int *atoms, double *buf, int /*pbc_flag*/, int * /*pbc*/)
 {
-  return impl->shadow->between_ranks().pack_forward(n, atoms, buf);
+  return impl->shadow->halo().pack_forward(n, atoms, buf);
 }
 
 void FixMLFFProf::unpack_forward_comm(int n, int first, double *buf)
 {
-  impl->shadow->between_ranks().unpack_forward(n, first, buf);
+  impl->shadow->halo().unpack_forward(n, first, buf);
 }
 
 int FixMLFFProf::pack_reverse_comm(int n, int first, double *buf)
 {
-  return impl->shadow->between_ranks().pack_reverse(n, first, buf);
+  return impl->shadow->halo().pack_reverse(n, first, buf);
 }
 
 void FixMLFFProf::unpack_reverse_comm(int n, int *atoms, double *buf)
 {
-  impl->shadow->between_ranks().unpack_reverse(n, atoms, buf);
+  impl->shadow->halo().unpack_reverse(n, atoms, buf);
 }

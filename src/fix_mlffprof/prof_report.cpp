@@ -220,7 +220,8 @@ void ProfReport::print()
     utils::logmesg(lmp, "\n" + std::string(text));
     if (!file.empty())
       utils::logmesg(lmp, "fix mlffprof: " +
-                              std::string(file_is_new ? "this report is in " : "an older report is in ") + file + "\n");
+                              std::string(file_is_new ? "this report was written to " : "an older report is in ") +
+                              file + "\n");
   }
   free(text);
 }
@@ -229,7 +230,7 @@ void ProfReport::complain(const std::string &problem)
 {
   if (problem.empty() || complained || comm->me != 0) return;
   complained = true;
-  error->warning(FLERR, "fix mlffprof: " + problem + " (said once; the run goes on)");
+  error->warning(FLERR, "fix mlffprof: " + problem + " (reported once; the run continues)");
 }
 
 /* ----------------------------------------------------------------------

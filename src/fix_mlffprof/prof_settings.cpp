@@ -86,7 +86,7 @@ std::string ProfSettings::parse_bound(int narg, const char *const *arg, int &i)
 
 std::string ProfSettings::parse_compare(int narg, const char *const *arg, int &i, int n_types)
 {
-  if (!model.empty()) return "keyword 'compare' is given twice; one model can be compared with at a time";
+  if (!model.empty()) return "keyword 'compare' is given twice, but only one model can be compared";
   if (i + 3 >= narg || strcmp(arg[i + 2], "every") != 0 || !read_whole(arg[i + 3], compare_every) || !compare_every)
     return "the form is `compare MODEL.yaml every M`, M a positive number of steps";
   model = arg[i + 1];

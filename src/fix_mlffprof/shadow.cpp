@@ -47,8 +47,8 @@ static const char *const WHO = "fix mlffprof compare";
 static constexpr double GPA = 160.2176634, BAR = 1.602176634e6;
 
 ProfShadow::ProfShadow(LAMMPS *lammps, Fix *fix, const ProfSettings &all) :
-    Pointers(lammps), settings(all), owner(fix), halo(lammps, nullptr, fix), graph(lammps, halo),
-    results(lammps, graph, halo), info(nullptr), units(nullptr), list(nullptr), worst(0.0)
+    Pointers(lammps), settings(all), owner(fix), evaluator(lammps, nullptr, fix), units(nullptr), list(nullptr),
+    worst(0.0)
 {
 }
 
@@ -69,8 +69,8 @@ std::vector<std::string> ProfShadow::name_types() const
     const double mass = atom->mass && atom->mass_setflag[t] ? atom->mass[t] : 0.0;
     const char *symbol = mass > 0.0 ? mlff_element_of_mass(mass) : nullptr;
     if (!symbol || !mlff_mass_fits(symbol, mass))
-      error->all(FLERR, std::string(WHO) + ": the mass of type " + std::to_string(t) +
-                            " is that of no element; name the elements of all types with `elements E1 E2 ...`");
+      error->all(FLERR, std::string(WHO) + ": no element has the mass of type " + std::to_string(t) +
+                            "; list the elements of all types with `elements E1 E2 ...`");
     names.push_back(symbol);
   }
   return names;
@@ -87,12 +87,8 @@ void ProfShadow::open()
 
   const std::vector<std::string> names = name_types();
   MLFFLoader loader(lmp, WHO);
-  model = loader.open(settings.model, names, how, same_device ? run->device_number : -1);
-  info = mlff_model_info(model.get());
-  graph.set_model(info, loader.map_types(info, names, how));
-  halo.set_model(info);
-  results.set_model(info);
-  loader.connect_ranks(halo, info, how);
+  evaluator.open(loader, settings.model, names, how, same_device ? run->device_number : -1);
+  const mlff_info *info = evaluator.info;
 
   symbols.clear();
   element_of_type.assign(static_cast<size_t>(atom->ntypes) + 1, -1);
@@ -119,30 +115,30 @@ void ProfShadow::init()
                           "; use one of: " + MLFFResults::supported_units());
   if (utils::strmatch(update->integrate_style, "^respa") && update->whichflag == 1)
     error->all(FLERR, std::string(WHO) + " cannot be used with run_style respa");
-  if (!model) {
+  if (!evaluator.model) {
     open();
     open_frames();
   }
   check_ghosts();
-  owner->comm_forward = halo.forward_width();
-  owner->comm_reverse = halo.reverse_width();
+  owner->comm_forward = evaluator.halo.forward_width();
+  owner->comm_reverse = evaluator.halo.reverse_width();
   // with `newton off` LAMMPS makes room for what pair styles send in reverse, and not for what fixes do
-  force->pair->comm_reverse_off = std::max(force->pair->comm_reverse_off, halo.reverse_width());
-  graph.begin_run();
+  force->pair->comm_reverse_off = std::max(force->pair->comm_reverse_off, evaluator.halo.reverse_width());
+  evaluator.graph.begin_run();
   // one that is made only when it is asked for, at the list's own cutoff
   auto *request = neighbor->add_request(owner, NeighConst::REQ_FULL | NeighConst::REQ_OCCASIONAL);
-  request->set_cutoff(info->cutoff + neighbor->skin);
+  request->set_cutoff(evaluator.info->cutoff + neighbor->skin);
 }
 
 /* LAMMPS would refuse a list that its ghosts are too near for, but not say what to do. */
 void ProfShadow::check_ghosts() const
 {
-  const double wanted = info->cutoff + neighbor->skin;
+  const double wanted = evaluator.info->cutoff + neighbor->skin;
   const double reach = std::max(force->pair->cutforce + neighbor->skin, comm->get_comm_cutoff());
   if (reach >= wanted * (1.0 - 1e-12)) return;
   error->all(FLERR, mlff_format("%s: model %s needs ghost atoms within %g A (cutoff + skin), but this run has them "
                                 "within %g A; add `comm_modify cutoff %.4g` [mlff-36]",
-                                WHO, info->name, wanted, reach, std::ceil(wanted * 100.0) / 100.0));
+                                WHO, evaluator.info->name, wanted, reach, std::ceil(wanted * 100.0) / 100.0));
 }
 
 /* ----------------------------------------------------------------------
@@ -155,7 +151,7 @@ void ProfShadow::take_run_forces()
   const size_t n_all = static_cast<size_t>(atom->nlocal) + static_cast<size_t>(atom->nghost);
   if (forces.size() < 3 * n_all + 3) forces.resize(3 * n_all + 3 + n_all / 4);
   if (n_all > 0) std::copy(atom->f[0], atom->f[0] + 3 * n_all, forces.data());
-  if (force->newton) halo.add_ghosts(reinterpret_cast<double(*)[3]>(forces.data()));
+  if (force->newton) evaluator.halo.add_ghosts(reinterpret_cast<double(*)[3]>(forces.data()));
 }
 
 /* Energy of the run's force field minus that of the model, eV; on rank 0. */
@@ -280,11 +276,11 @@ std::string ProfShadow::record(mlffprof_recorder *recorder, const std::vector<do
 std::string ProfShadow::compare(mlffprof_recorder *recorder)
 {
   const ProfBeside::Part part(beside);
-  graph.forget_list();
-  const std::string failure = results.evaluate(model.get(), list, {false, false, false, false, false}, WHO);
+  evaluator.graph.forget_list();
+  const std::string failure = evaluator.evaluate(list, {false, false, false, false, false}, WHO);
   if (!failure.empty()) error->all(FLERR, failure);
-  const mlff_result *result = &results.last();
-  const double(*reference)[3] = results.owned_forces();
+  const mlff_result *result = &evaluator.results.last();
+  const double(*reference)[3] = evaluator.results.owned_forces();
   take_run_forces();
 
   std::vector<double> sums(FIRST_ELEMENT + 3 * symbols.size(), 0.0), totals(sums);
@@ -354,7 +350,7 @@ void ProfShadow::complain(const std::string &problem)
 {
   if (!problem.empty())
     error->warning(FLERR, std::string(WHO) + ": cannot write " + settings.frames + ": " + problem +
-                              "; no more frames are written, and the run goes on");
+                              "; no more frames are written, and the run continues");
 }
 
 /* totals: energy and virial of the model. */
@@ -368,11 +364,10 @@ std::string ProfShadow::frame(const std::vector<double> &all, const double *tota
       mlff_format("%zu\nLattice=\"%.10g 0 0 %.10g %.10g 0 %.10g %.10g %.10g\" ", order.size(), domain->prd[0],
                   domain->triclinic ? domain->xy : 0.0, domain->prd[1], domain->triclinic ? domain->xz : 0.0,
                   domain->triclinic ? domain->yz : 0.0, domain->prd[2]);
-  text += mlff_format("Properties=species:S:1:pos:R:3:forces:R:3:force_error:R:1 energy=%.12g%s pbc=\"%s %s %s\" "
-                      "step=%lld\n",
-                      totals[0], periodic ? stress_of_frame(totals + 1, volume()).c_str() : "",
-                      domain->xperiodic ? "T" : "F", domain->yperiodic ? "T" : "F", domain->zperiodic ? "T" : "F",
-                      static_cast<long long>(update->ntimestep));
+  text += mlff_format(
+      "Properties=species:S:1:pos:R:3:forces:R:3:force_error:R:1 energy=%.12g%s pbc=\"%s %s %s\" step=%lld\n",
+      totals[0], periodic ? stress_of_frame(totals + 1, volume()).c_str() : "", domain->xperiodic ? "T" : "F",
+      domain->yperiodic ? "T" : "F", domain->zperiodic ? "T" : "F", static_cast<long long>(update->ntimestep));
   for (const double *a : order)
     text +=
         mlff_format("%s %.10g %.10g %.10g %.10g %.10g %.10g %.6g\n",
@@ -382,12 +377,12 @@ std::string ProfShadow::frame(const std::vector<double> &all, const double *tota
 
 int64_t ProfShadow::device_bytes() const
 {
-  return info && strcmp(info->device, "cpu") != 0 ? static_cast<int64_t>(mlff_model_memory(model.get()).bytes) : 0;
+  return evaluator.info && strcmp(evaluator.info->device, "cpu") != 0 ? static_cast<int64_t>(evaluator.engine_memory())
+                                                                      : 0;
 }
 
 double ProfShadow::memory_usage() const
 {
-  const double engine = model ? static_cast<double>(mlff_model_memory(model.get()).bytes) : 0.0;
-  return engine + halo.memory_usage() + graph.memory_usage() + results.memory_usage() +
+  return evaluator.engine_memory() + evaluator.memory_usage() +
          static_cast<double>((forces.capacity() + table.capacity()) * sizeof(double));
 }

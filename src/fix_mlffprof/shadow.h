@@ -9,10 +9,7 @@
 #include "prof_beside.h"
 #include "prof_settings.h"
 
-#include "../pair_mlff/halo.h"
-#include "../pair_mlff/model_loader.h"
-#include "../pair_mlff/neighbor_graph.h"
-#include "../pair_mlff/results.h"
+#include "../pair_mlff/evaluator.h"
 #include "../base/cxx/whole_file.h"
 
 #include "mlff/mlffprof.h"
@@ -33,7 +30,7 @@ class ProfShadow : protected Pointers {
   /* Opens the model (once), and asks for a neighbor list, ghosts and room in LAMMPS' communication. Collective. */
   void init();
   void set_list(class NeighList *full) { list = full; }
-  void end_run() { graph.end_run(); }
+  void end_run() { evaluator.graph.end_run(); }
   bool is_due(bigint step) const { return step % settings.compare_every == 0; }
   bigint next_due(bigint step) const { return (step / settings.compare_every + 1) * settings.compare_every; }
 
@@ -42,9 +39,9 @@ class ProfShadow : protected Pointers {
   /* Largest error of an atom in the last comparison, eV/A; the same on all ranks. */
   double largest() const { return worst; }
 
-  MLFFHalo &between_ranks() { return halo; }
+  MLFFHalo &halo() { return evaluator.halo; }
   const std::vector<std::string> &elements() const { return symbols; }
-  const char *model_name() const { return info ? info->name : nullptr; }
+  const char *model_name() const { return evaluator.info ? evaluator.info->name : nullptr; }
   /* [n_local][4]: F - F_model (x, y, z) and its length, in units of the script; zero before the first comparison. */
   double **errors(int n_atoms);
   double memory_usage() const;
@@ -56,11 +53,7 @@ class ProfShadow : protected Pointers {
   const ProfSettings &settings;
   ProfBeside beside;
   class Fix *owner;
-  MLFFHalo halo;
-  MLFFNeighborGraph graph;
-  MLFFResults results;
-  MLFFModel model;
-  const mlff_info *info;
+  MLFFEvaluator evaluator;
   const MLFFUnits *units;
   class NeighList *list;
   std::vector<std::string> symbols;     // elements in use

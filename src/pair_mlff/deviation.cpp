@@ -21,8 +21,8 @@ static constexpr int ROW = 6;    // of a frame: ID, type, x, y, z, deviation
 
 /* ---------------------------------------------------------------------- */
 
-MLFFDeviation::MLFFDeviation(LAMMPS *lammps, const MLFFNeighborGraph &of_step, MLFFResults &of_engine) :
-    Pointers(lammps), graph(of_step), results(of_engine), last_written(-1), dumped(false)
+MLFFDeviation::MLFFDeviation(LAMMPS *lammps, const MLFFNeighborGraph &source, MLFFResults &engine_results) :
+    Pointers(lammps), graph(source), results(engine_results), last_written(-1), dumped(false)
 {
 }
 
@@ -47,8 +47,7 @@ void MLFFDeviation::start(const MLFFSettings &how)
   std::string problem;
   if (!settings.out_file.empty() && comm->me == 0) {
     problem = file.open(settings.out_file);
-    if (!problem.empty())
-      problem = "pair_style mlff: out_file '" + settings.out_file + "' cannot be written: " + problem;
+    if (!problem.empty()) problem = "pair_style mlff: cannot write out_file '" + settings.out_file + "': " + problem;
   }
   mlff_stop_together(lmp, problem);
   complain(settings.out_file,
@@ -149,7 +148,7 @@ MLFFDeviation::Extremes MLFFDeviation::virial_extremes(int n_members, double n_a
   return found;
 }
 
-void MLFFDeviation::take(int n_members)
+void MLFFDeviation::measure(int n_members)
 {
   measure_atoms(n_members);
   if (!is_due() || update->ntimestep == last_written) return;
@@ -161,13 +160,13 @@ void MLFFDeviation::take(int n_members)
   const bool dump = settings.devi_dump > 0.0 && forces.highest > settings.devi_dump;
   const bool stop = settings.devi_stop > 0.0 && forces.highest > settings.devi_stop;
   if (dump || stop) dump_frame();
-  std::string text = "pair_style mlff: in step " + std::to_string(update->ntimestep) +
-                     " the members of the ensemble disagree about the force on atom " + std::to_string(worst) +
-                     mlff_format(" by %.6g, ", forces.highest);
-  const char *const advice = ": this structure is unlike those of the training";
+  std::string text = "pair_style mlff: in step " + std::to_string(update->ntimestep) + " the force on atom " +
+                     std::to_string(worst) +
+                     mlff_format(" differs by %.6g between members of the ensemble, ", forces.highest);
+  const char *const advice = ": this structure is outside the training domain";
   if (stop)
     error->all(FLERR, text + mlff_format("more than devi_stop %.6g", settings.devi_stop) + advice +
-                          (frames.is_open() ? "; the frame is in " + settings.dump_file : ""));
+                          (frames.is_open() ? ". The frame is in " + settings.dump_file : ""));
   if (settings.devi_warn > 0.0 && forces.highest > settings.devi_warn && comm->me == 0)
     error->warning(FLERR, text + mlff_format("more than devi_warn %.6g", settings.devi_warn) + advice);
 }
@@ -189,8 +188,8 @@ void MLFFDeviation::write(const Extremes &virials, const Extremes &forces)
 void MLFFDeviation::complain(const std::string &path, const std::string &problem)
 {
   if (!problem.empty())
-    error->warning(FLERR, "pair_style mlff: '" + path + "' cannot be written any more and is cut short: " + problem +
-                              "; the run goes on");
+    error->warning(FLERR, "pair_style mlff: cannot write '" + path + "': " + problem +
+                              ". The file is incomplete, and the run continues");
 }
 
 /* Adds the frame to the dump file, atoms in order of their IDs. */

@@ -22,7 +22,7 @@ class MLFFResults;
 
 class MLFFDeviation : protected Pointers {
  public:
-  MLFFDeviation(class LAMMPS *lammps, const MLFFNeighborGraph &of_step, MLFFResults &of_engine);
+  MLFFDeviation(class LAMMPS *lammps, const MLFFNeighborGraph &source, MLFFResults &engine_results);
   MLFFDeviation(const MLFFDeviation &) = delete;
   MLFFDeviation &operator=(const MLFFDeviation &) = delete;
   ~MLFFDeviation();
@@ -31,9 +31,9 @@ class MLFFDeviation : protected Pointers {
   /* Whether forces of members are wanted in this step. */
   bool is_due() const;
   /* Deviations from the forces of members that the results have; writes, warns, dumps, stops. Collective. */
-  void take(int n_members);
+  void measure(int n_members);
   /* [n_local] deviation of each atom, in the script's units; nullptr before the first. */
-  double *of_atoms() { return deviations.empty() ? nullptr : deviations.data(); }
+  double *atom_deviations() { return deviations.empty() ? nullptr : deviations.data(); }
   double memory_usage() const;
 
  private:

@@ -25,15 +25,15 @@ static constexpr int EVERY = 100, EVERY_ON_GPU = 1000;
 static constexpr double GRAMS_PER_CM3 = 1.66053906660;    // of 1 atomic mass unit per A^3
 static constexpr double GPA = 160.2176634;                // of 1 eV/A^3
 
-MLFFDomainWatch::MLFFDomainWatch(LAMMPS *lammps, MLFFNeighborGraph &of_step, MLFFResults &of_engine) :
-    Pointers(lammps), graph(of_step), results(of_engine), info(nullptr), stops(false), has_begun(false), every(EVERY),
-    last_step(-1)
+MLFFDomainWatch::MLFFDomainWatch(LAMMPS *lammps, MLFFNeighborGraph &source, MLFFResults &engine_results) :
+    Pointers(lammps), graph(source), results(engine_results), info(nullptr), stops(false), has_begun(false),
+    every(EVERY), last_step(-1)
 {
 }
 
-void MLFFDomainWatch::set_model(const mlff_info *of_model, const std::vector<int> &mapping, const std::string &what)
+void MLFFDomainWatch::set_model(const mlff_info *model_info, const std::vector<int> &mapping, const std::string &what)
 {
-  info = of_model;
+  info = model_info;
   species_of_type = mapping;
   stops = what == "stop";
   has_begun = false;
@@ -68,7 +68,7 @@ bool MLFFDomainWatch::is_due() const
   return update->whichflag == 1 && (update->setupflag || update->ntimestep % every == 0);
 }
 
-void MLFFDomainWatch::look()
+void MLFFDomainWatch::check()
 {
   const bool is_dynamics = update->whichflag == 1;
   judge(is_dynamics, !has_begun);
@@ -95,7 +95,7 @@ void MLFFDomainWatch::judge(bool whole, bool begins)
   }
   mlff_watch_judge(watch.get(), begins, found.data());
   for (const mlff_finding &finding : found)
-    if (finding.verdict != MLFF_VERDICT_NONE) say(finding, whole && update->whichflag == 2);
+    if (finding.verdict != MLFF_VERDICT_NONE) report(finding, whole && update->whichflag == 2);
 }
 
 /* ----------------------------------------------------------------------
@@ -107,10 +107,10 @@ void MLFFDomainWatch::find_atoms(Findings &found)
   const mlff_graph g = graph.on_host();
   const bool wants_forces = mlff_watch_has(watch.get(), MLFF_WATCHED_FORCE) != 0;
   mlff_watch_atoms(watch.get(), &g, wants_forces ? results.whole_forces() : nullptr, found.data());
-  if (comm->nprocs > 1) bring_together(found);
+  if (comm->nprocs > 1) reduce_findings(found);
 }
 
-void MLFFDomainWatch::bring_together(Findings &found) const
+void MLFFDomainWatch::reduce_findings(Findings &found) const
 {
   struct Ranked {
     double excess;
@@ -195,17 +195,17 @@ mlff_watch_system MLFFDomainWatch::find_system() const
 /* ---------------------------------------------------------------------- */
 
 /* The same on all ranks. */
-void MLFFDomainWatch::say(const mlff_finding &finding, bool warns_only) const
+void MLFFDomainWatch::report(const mlff_finding &finding, bool warns_only) const
 {
   const std::string what = "pair_style mlff: in step " + std::to_string(update->ntimestep) + " " + finding.text +
                            " in the training of " + info->name;
   const bool begins = finding.verdict == MLFF_VERDICT_STOP;
-  const std::string text = what +
-                           (begins ? ", and the run would begin there: check the structure and the elements of "
-                                     "pair_coeff, "
-                                   : ", so its results may be wrong: ") +
-                           "use a model that was trained on such structures, or say `pair_style mlff domain ignore` if "
-                           "it is meant [mlff-42]";
+  const std::string text =
+      what +
+      (begins ? ", and the run would start there: check the structure and the elements in pair_coeff, "
+              : ". The results may be wrong: ") +
+      "use a model that was trained on such structures, or set `pair_style mlff domain ignore` if this is intended "
+      "[mlff-42]";
   if (begins || (stops && !warns_only)) error->all(FLERR, text);
   if (comm->me == 0) error->warning(FLERR, text);
 }

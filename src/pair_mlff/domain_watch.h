@@ -19,15 +19,15 @@ class MLFFResults;
 
 class MLFFDomainWatch : protected Pointers {
  public:
-  MLFFDomainWatch(class LAMMPS *lammps, MLFFNeighborGraph &of_step, MLFFResults &of_engine);
+  MLFFDomainWatch(class LAMMPS *lammps, MLFFNeighborGraph &source, MLFFResults &engine_results);
   /* mapping as in MLFFNeighborGraph; what: warn, stop or ignore. */
-  void set_model(const mlff_info *of_model, const std::vector<int> &mapping, const std::string &what);
+  void set_model(const mlff_info *model_info, const std::vector<int> &mapping, const std::string &what);
   void begin_run();
   /* Whether to look in this step: dynamics and rerun, and the structure that a minimization starts from, but not what
    * it tries. The same on all ranks. */
   bool is_due() const;
   /* After an evaluation of the graph, when Atom has velocities and types. Collective. */
-  void look();
+  void check();
   /* At the end of a run, after its last evaluation: checks the structure where a minimization ends. Collective. */
   void end_run();
   /* nullptr: nothing is watched. */
@@ -60,8 +60,8 @@ class MLFFDomainWatch : protected Pointers {
   void find_temperature(const Sums &sums, mlff_watch_system &system) const;
   mlff_watch_system find_system() const;
   void find_atoms(Findings &found);
-  void bring_together(Findings &found) const;
-  void say(const mlff_finding &finding, bool warns_only) const;
+  void reduce_findings(Findings &found) const;
+  void report(const mlff_finding &finding, bool warns_only) const;
 };
 
 }    // namespace LAMMPS_NS

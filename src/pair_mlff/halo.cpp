@@ -16,7 +16,7 @@ static constexpr int VIRIAL_WIDTH = 9, FORWARD_WIDTH = 2;
 
 /* What the engine calls (mlff_halo), and rows of either number. */
 struct MLFFHalo::Calls {
-  static MLFFHalo *of(void *context) { return static_cast<MLFFHalo *>(context); }
+  static MLFFHalo *halo_of(void *context) { return static_cast<MLFFHalo *>(context); }
 
   /* As much as the model announced. */
   static mlff_status check(size_t wanted, const char *what, int announced, mlff_error *problem)
@@ -24,39 +24,38 @@ struct MLFFHalo::Calls {
     if (wanted <= static_cast<size_t>(announced)) return MLFF_OK;
     if (!problem) return MLFF_E_ARG;
     problem->code = MLFF_E_ARG;
-    snprintf(problem->text, sizeof(problem->text), "exchange of %zu %s per atom, but the model announced %d", wanted,
-             what, announced);
+    snprintf(problem->text, sizeof(problem->text),
+             "internal error: exchange of %zu %s per atom, but the model announced %d", wanted, what, announced);
     return MLFF_E_ARG;
   }
 
   /* The other ranks wait for this one, so that it cannot go on and tell later. */
   static void no_room(const MLFFHalo *halo)
   {
-    halo->error->one(FLERR,
-                     "pair_style mlff: no memory for the features that the ranks of this machine share; use more "
-                     "machines, fewer atoms or `pair_style mlff node_memory no`");
+    halo->error->one(FLERR, "pair_style mlff: could not allocate shared memory for features of neighboring ranks. Use "
+                            "more nodes, fewer atoms or `pair_style mlff node_memory no`");
   }
 
   static mlff_status begin(void *context, void *values, size_t bytes, mlff_error *problem)
   {
-    MLFFHalo *halo = of(context);
-    halo->travelling = false;
+    MLFFHalo *halo = halo_of(context);
+    halo->in_flight = false;
     if (const mlff_status status = check(bytes, "bytes", halo->exchange_width, problem)) return status;
     if (!halo->features.begin(static_cast<char *>(values), halo->nodes->n_local, bytes)) no_room(halo);
-    halo->travelling = true;
+    halo->in_flight = true;
     return MLFF_OK;
   }
 
   static void progress(void *context)
   {
-    if (of(context)->travelling) of(context)->features.progress();
+    if (halo_of(context)->in_flight) halo_of(context)->features.progress();
   }
 
   static mlff_status finish(void *context, mlff_error * /*problem*/)
   {
-    MLFFHalo *halo = of(context);
-    if (halo->travelling && !halo->features.finish()) no_room(halo);
-    halo->travelling = false;
+    MLFFHalo *halo = halo_of(context);
+    if (halo->in_flight && !halo->features.finish()) no_room(halo);
+    halo->in_flight = false;
     return MLFF_OK;
   }
 
@@ -68,22 +67,23 @@ struct MLFFHalo::Calls {
 
   static mlff_status pass(void *context, const void *packed, void *arrivals, size_t bytes, mlff_error *problem)
   {
-    if (const mlff_status status = check(bytes, "bytes", of(context)->exchange_width, problem)) return status;
-    of(context)->features.pass(static_cast<const char *>(packed), static_cast<char *>(arrivals), bytes);
+    if (const mlff_status status = check(bytes, "bytes", halo_of(context)->exchange_width, problem)) return status;
+    halo_of(context)->features.pass(static_cast<const char *>(packed), static_cast<char *>(arrivals), bytes);
     return MLFF_OK;
   }
 
   static mlff_status reverse(void *context, void *values, int width, size_t real_size, mlff_error *problem)
   {
-    if (const mlff_status status = check(static_cast<size_t>(width), "numbers", of(context)->widest, problem))
+    if (const mlff_status status =
+            check(static_cast<size_t>(width), "numbers", halo_of(context)->max_reverse_width, problem))
       return status;
-    of(context)->reverse(values, width, real_size == sizeof(float));
+    halo_of(context)->reverse(values, width, real_size == sizeof(float));
     return MLFF_OK;
   }
 
   static mlff_status reduce(void *context, double *values, int n, mlff_error * /*problem*/)
   {
-    MPI_Allreduce(MPI_IN_PLACE, values, n, MPI_DOUBLE, MPI_SUM, of(context)->world);
+    MPI_Allreduce(MPI_IN_PLACE, values, n, MPI_DOUBLE, MPI_SUM, halo_of(context)->world);
     return MLFF_OK;
   }
 
@@ -93,10 +93,10 @@ struct MLFFHalo::Calls {
   {
     const MLFFNodes &nodes = *halo.nodes;
     const auto width = static_cast<size_t>(halo.width);
-    const auto *rows = static_cast<const Real *>(halo.going);
+    const auto *rows = static_cast<const Real *>(halo.reverse_rows);
     for (int g = first; g < first + n; g++, buf += width) {
-      const int v = halo.of_atoms ? g : nodes.node[g];
-      const bool sends = halo.of_atoms || (v >= nodes.n_local && nodes.ghost_of_node[v - nodes.n_local] == g);
+      const int v = halo.rows_are_atoms ? g : nodes.node[g];
+      const bool sends = halo.rows_are_atoms || (v >= nodes.n_local && nodes.ghost_of_node[v - nodes.n_local] == g);
       for (size_t c = 0; c < width; c++)
         buf[c] = sends ? static_cast<double>(rows[static_cast<size_t>(v) * width + c]) : 0.0;
     }
@@ -107,8 +107,8 @@ struct MLFFHalo::Calls {
     const MLFFNodes &nodes = *halo.nodes;
     const auto width = static_cast<size_t>(halo.width);
     for (int k = 0; k < n; k++, buf += width) {
-      const int a = atoms[k], r = halo.of_atoms ? a : a < nodes.n_local ? nodes.row_of[a] : nodes.node[a];
-      Real *to = static_cast<Real *>(halo.going) + static_cast<size_t>(r) * width;
+      const int a = atoms[k], r = halo.rows_are_atoms ? a : a < nodes.n_local ? nodes.row_of[a] : nodes.node[a];
+      Real *to = static_cast<Real *>(halo.reverse_rows) + static_cast<size_t>(r) * width;
       for (size_t c = 0; c < width; c++) to[c] += static_cast<Real>(buf[c]);
     }
   }
@@ -118,8 +118,8 @@ struct MLFFHalo::Calls {
 
 MLFFHalo::MLFFHalo(LAMMPS *lammps, Pair *pair_style, Fix *fix_style) :
     Pointers(lammps), pair(pair_style), fix(fix_style), n_ranks(lammps->comm->nprocs), exchange_width(0),
-    widest(VIRIAL_WIDTH), width(0), exchange{}, features(lammps->world), nodes(nullptr), going(nullptr), floats(false),
-    of_atoms(false), travelling(false), owner_types(nullptr)
+    max_reverse_width(VIRIAL_WIDTH), width(0), exchange{}, features(lammps->world), nodes(nullptr),
+    reverse_rows(nullptr), rows_are_floats(false), rows_are_atoms(false), in_flight(false), owner_types(nullptr)
 {
   exchange.context = this;
   exchange.forward = Calls::forward;
@@ -133,7 +133,7 @@ MLFFHalo::MLFFHalo(LAMMPS *lammps, Pair *pair_style, Fix *fix_style) :
 void MLFFHalo::set_model(const mlff_info *info)
 {
   exchange_width = info->exchange_width;
-  widest = std::max(VIRIAL_WIDTH, info->reverse_width);
+  max_reverse_width = std::max(VIRIAL_WIDTH, info->reverse_width);
 }
 
 std::string MLFFHalo::set_ways(bool gpu_aware, bool shared)
@@ -156,9 +156,9 @@ void MLFFHalo::set_order(const std::vector<int> &row_of)
 }
 
 /* Every ghost gets its owner's rank and index there. */
-void MLFFHalo::find_owners(MLFFNodes &home)
+void MLFFHalo::find_owners(MLFFNodes &map)
 {
-  nodes = &home;
+  nodes = &map;
   forward();
 }
 
@@ -191,9 +191,9 @@ void MLFFHalo::forward()
  * Of the two widths, comm_style brick takes the larger and comm_style tiled the first. */
 void MLFFHalo::reverse(void *values, int row_width, bool of_floats)
 {
-  going = values;
+  reverse_rows = values;
   width = row_width;
-  floats = of_floats;
+  rows_are_floats = of_floats;
   if (fix) {
     comm->reverse_comm(fix, width);
     return;
@@ -208,16 +208,16 @@ void MLFFHalo::reverse(void *values, int row_width, bool of_floats)
   pair->comm_reverse_off = saved_off;
 }
 
-void MLFFHalo::send_home(double *rows, int row_width)
+void MLFFHalo::reverse_to_owners(double *rows, int row_width)
 {
   if (is_needed()) reverse(rows, row_width, false);
 }
 
 void MLFFHalo::add_ghosts(double (*values)[3])
 {
-  of_atoms = true;
+  rows_are_atoms = true;
   reverse(&values[0][0], 3, false);
-  of_atoms = false;
+  rows_are_atoms = false;
 }
 
 int MLFFHalo::forward_width() const
@@ -252,11 +252,11 @@ void MLFFHalo::unpack_forward(int n, int first, const double *buf)
 
 int MLFFHalo::pack_reverse(int n, int first, double *buf) const
 {
-  floats ? Calls::pack<float>(*this, n, first, buf) : Calls::pack<double>(*this, n, first, buf);
+  rows_are_floats ? Calls::pack<float>(*this, n, first, buf) : Calls::pack<double>(*this, n, first, buf);
   return n * width;
 }
 
 void MLFFHalo::unpack_reverse(int n, const int *atoms, const double *buf)
 {
-  floats ? Calls::add<float>(*this, n, atoms, buf) : Calls::add<double>(*this, n, atoms, buf);
+  rows_are_floats ? Calls::add<float>(*this, n, atoms, buf) : Calls::add<double>(*this, n, atoms, buf);
 }

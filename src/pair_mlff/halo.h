@@ -26,7 +26,7 @@ class MLFFHalo : protected Pointers {
   const mlff_halo *calls() const { return is_needed() ? &exchange : nullptr; }
 
   /* With a new list: the owner of each ghost. `home` is read from then on. Collective. */
-  void find_owners(MLFFNodes &home);
+  void find_owners(MLFFNodes &map);
   /* With an older list: types[g] of each ghost g is that of its owner now, or -1 if none was received. Collective. */
   void find_owner_types(std::vector<int> &types);
   /* Wanted row k of features is atom index[k] of rank[k]. Returns the atoms that others want of this. Collective. */
@@ -34,7 +34,7 @@ class MLFFHalo : protected Pointers {
   /* The engine has atom i as row row_of[i] from now on. */
   void set_order(const std::vector<int> &row_of);
   /* Adds rows of nodes of other ranks [n_nodes][row_width] to those of their owners. Collective. */
-  void send_home(double *rows, int row_width);
+  void reverse_to_owners(double *rows, int row_width);
   /* Sums values [n_local + n_ghost][3] of ghosts into their owners, as LAMMPS does with forces. Collective. */
   void add_ghosts(double (*values)[3]);
 
@@ -44,19 +44,19 @@ class MLFFHalo : protected Pointers {
   int pack_reverse(int n, int first, double *buf) const;
   void unpack_reverse(int n, const int *atoms, const double *buf);
   int forward_width() const;
-  int reverse_width() const { return widest; }
+  int reverse_width() const { return max_reverse_width; }
   double memory_usage() const { return features.memory_usage(); }
 
  private:
   struct Calls;
   class Pair *pair;
   class Fix *fix;
-  int n_ranks, exchange_width, widest, width;
+  int n_ranks, exchange_width, max_reverse_width, width;
   mlff_halo exchange;
   MLFFFeatureExchange features;
   MLFFNodes *nodes;
-  void *going;    // rows of that width on their way home: of nodes or of atoms, of double or float
-  bool floats, of_atoms, travelling;
+  void *reverse_rows;    // rows of that width on their way home: of nodes or of atoms, of double or float
+  bool rows_are_floats, rows_are_atoms, in_flight;
   std::vector<int> *owner_types;    // receives types instead of owners
 
   void forward();

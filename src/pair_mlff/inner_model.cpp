@@ -18,16 +18,12 @@ static const char *const WHO = "pair_coeff of mlff, inner model";
 MLFFInnerModel::MLFFInnerModel(LAMMPS *lammps, Pair *pair, const MLFFSettings &settings,
                                const std::vector<std::string> &names, int gpu) :
     Pointers(lammps),
-    halo(lammps, pair, nullptr), graph(lammps, halo), results(lammps, graph, halo)
+    evaluator(lammps, pair, nullptr)
 {
   const MLFFSettings how = settings.for_second_model({});
   MLFFLoader loader(lmp, WHO);
-  model = loader.open(settings.inner, names, how, gpu);
-  graph.set_model(info(), loader.map_types(info(), names, how));
-  halo.set_model(info());
-  results.set_model(info());
-  loader.connect_ranks(halo, info(), how);
-  loader.report_inner(settings.inner, model.get(), how);
+  evaluator.open(loader, settings.inner, names, how, gpu);
+  loader.report_inner(settings.inner, evaluator.model.get(), how);
 }
 
 /* ---------------------------------------------------------------------- */
@@ -35,24 +31,25 @@ MLFFInnerModel::MLFFInnerModel(LAMMPS *lammps, Pair *pair, const MLFFSettings &s
 void MLFFInnerModel::evaluate(NeighList *list)
 {
   const std::string failure =
-      results.evaluate(model.get(), list, {false, false, false, false, false}, "pair_style mlff (inner model)");
+      evaluator.evaluate(list, {false, false, false, false, false}, "pair_style mlff (inner model)");
   if (!failure.empty()) error->all(FLERR, failure);
   evaluated++;
-  const auto n_all = static_cast<size_t>(graph.view().n_all);
-  types_then.assign(atom->type, atom->type + n_all);
-  x_then.resize(3 * n_all);
-  if (n_all > 0) std::copy_n(atom->x[0], 3 * n_all, x_then.data());
+  const auto n_all = static_cast<size_t>(evaluator.graph.view().n_all);
+  last_types.assign(atom->type, atom->type + n_all);
+  last_x.resize(3 * n_all);
+  if (n_all > 0) std::copy_n(atom->x[0], 3 * n_all, last_x.data());
 }
 
 /* Whether these are the atoms of the last evaluation, bit for bit and in the same order, on all ranks: a fix may have
  * moved or exchanged some in between. */
-bool MLFFInnerModel::is_of_now() const
+bool MLFFInnerModel::is_current() const
 {
   const auto n_all = static_cast<size_t>(atom->nlocal) + static_cast<size_t>(atom->nghost);
-  int same = evaluated > 0 && graph.view().n_local == atom->nlocal && types_then.size() == n_all, everywhere = 0;
+  int same = evaluated > 0 && evaluator.graph.view().n_local == atom->nlocal && last_types.size() == n_all,
+      everywhere = 0;
   if (same && n_all > 0)
-    same = memcmp(x_then.data(), atom->x[0], 3 * n_all * sizeof(double)) == 0 &&
-           std::equal(types_then.begin(), types_then.end(), atom->type);
+    same = memcmp(last_x.data(), atom->x[0], 3 * n_all * sizeof(double)) == 0 &&
+           std::equal(last_types.begin(), last_types.end(), atom->type);
   MPI_Allreduce(&same, &everywhere, 1, MPI_INT, MPI_MIN, world);
   return everywhere != 0;
 }
@@ -60,35 +57,30 @@ bool MLFFInnerModel::is_of_now() const
 void MLFFInnerModel::add_forces(NeighList *list)
 {
   evaluate(list);
-  results.send_forces_home();
-  results.add_forces_of_atoms(1.0);
+  evaluator.results.reverse_forces();
+  evaluator.results.add_forces_of_atoms(1.0);
 }
 
-void MLFFInnerModel::take_forces_off(NeighList *list)
+void MLFFInnerModel::subtract_forces(NeighList *list)
 {
-  if (!is_of_now()) {
+  if (!is_current()) {
     evaluate(list);
-    results.send_forces_home();
+    evaluator.results.reverse_forces();
   }
-  results.add_forces_of_atoms(-1.0);
+  evaluator.results.add_forces_of_atoms(-1.0);
 }
 
 /* ---------------------------------------------------------------------- */
 
 MLFFMemoryForecast::Part MLFFInnerModel::forecast(NeighList *list)
 {
-  graph.update(list);
-  forecast_graph = graph.on_host();
-  return {model.get(), &forecast_graph, results.request({false, false, false, false, false})};
+  evaluator.graph.update(list);
+  forecast_graph = evaluator.graph.on_host();
+  return {evaluator.model.get(), &forecast_graph, evaluator.results.request({false, false, false, false, false})};
 }
 
 double MLFFInnerModel::memory_usage() const
 {
-  return halo.memory_usage() + graph.memory_usage() + results.memory_usage() +
-         static_cast<double>(x_then.capacity() * sizeof(double) + types_then.capacity() * sizeof(int));
-}
-
-double MLFFInnerModel::engine_memory() const
-{
-  return static_cast<double>(mlff_model_memory(model.get()).bytes);
+  return evaluator.memory_usage() +
+         static_cast<double>(last_x.capacity() * sizeof(double) + last_types.capacity() * sizeof(int));
 }

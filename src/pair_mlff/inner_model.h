@@ -6,11 +6,8 @@
 #ifndef LMP_MLFF_INNER_MODEL_H
 #define LMP_MLFF_INNER_MODEL_H
 
-#include "halo.h"
+#include "evaluator.h"
 #include "memory_forecast.h"
-#include "model_loader.h"
-#include "neighbor_graph.h"
-#include "results.h"
 
 #include "pointers.h"
 
@@ -25,33 +22,30 @@ class MLFFInnerModel : protected Pointers {
   MLFFInnerModel(class LAMMPS *lammps, class Pair *pair, const MLFFSettings &settings,
                  const std::vector<std::string> &names, int gpu);
 
-  const mlff_info *info() const { return mlff_model_info(model.get()); }
-  MLFFHalo &between_ranks() { return halo; }
-  void begin_run() { graph.begin_run(); }    // for init()
-  void end_run() { graph.end_run(); }
+  const mlff_info *info() const { return evaluator.info; }
+  MLFFHalo &halo() { return evaluator.halo; }
+  void begin_run() { evaluator.graph.begin_run(); }    // for init()
+  void end_run() { evaluator.graph.end_run(); }
 
-  /* Both are collective. add_forces evaluates; take_forces_off evaluates only if the atoms are not those of then. */
+  /* Both are collective. add_forces evaluates; subtract_forces evaluates only if the atoms are not those of then. */
   void add_forces(NeighList *list);
-  void take_forces_off(NeighList *list);
+  void subtract_forces(NeighList *list);
 
   /* For the forecast of a run, with this list. */
   MLFFMemoryForecast::Part forecast(NeighList *list);
   bigint n_evaluations() const { return evaluated; }
   double memory_usage() const;    // of what is here and not in the engine
-  double engine_memory() const;
+  double engine_memory() const { return evaluator.engine_memory(); }
 
  private:
-  MLFFHalo halo;
-  MLFFNeighborGraph graph;
-  MLFFResults results;
-  MLFFModel model;
+  MLFFEvaluator evaluator;
   mlff_graph forecast_graph = {};
   bigint evaluated = 0;
-  std::vector<double> x_then;    // of the last evaluation, with ghosts; and the types
-  std::vector<int> types_then;
+  std::vector<double> last_x;    // of the last evaluation, with ghosts; and the types
+  std::vector<int> last_types;
 
   void evaluate(NeighList *list);
-  bool is_of_now() const;
+  bool is_current() const;
 };
 
 }    // namespace LAMMPS_NS

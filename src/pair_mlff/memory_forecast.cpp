@@ -45,11 +45,10 @@ static double atoms_that_fit(double n, double room, double wanted)
 static std::string too_large(const std::string &where, double atoms, double wanted, double room, double fit,
                              const std::string &limit, const char *advice)
 {
-  return mlff_format(
-      "pair_style mlff: not enough memory %s: its %.0f atoms need %.1f MB more, and %.1f MB are left (%s). "
-      "About %.0f atoms would fit there: use %s [mlff-38]",
-      where.c_str(), atoms, wanted * MB, std::max(0.0, room) * MB, limit.c_str(), std::max(0.0, std::floor(fit)),
-      advice);
+  return mlff_format("pair_style mlff: not enough memory %s: its %.0f atoms need %.1f MB more, but %.1f MB are free "
+                     "(%s). About %.0f atoms fit there; use %s [mlff-38]",
+                     where.c_str(), atoms, wanted * MB, std::max(0.0, room) * MB, limit.c_str(),
+                     std::max(0.0, std::floor(fit)), advice);
 }
 
 /* Shares of the ranks of this machine. Empty, or why they do not fit. fit: the atoms that would, at most. */
@@ -186,7 +185,7 @@ void MLFFMemoryForecast::print(const Share &mine, const char *device, double fit
   if (device)
     text += std::string("  on its ") + device + ":   " + gpu_first + " after the first step, " + gpu_later +
             " when its arrays have grown\n";
-  text += "  of that, independent of the number of atoms: " + network + "\n";
-  if (std::isfinite(fit)) text += mlff_format("  largest such system that fits here: about %.3g atoms\n", fit);
+  text += "  of this, independent of the number of atoms: " + network + "\n";
+  if (std::isfinite(fit)) text += mlff_format("  largest system that fits: about %.3g atoms\n", fit);
   utils::logmesg(lmp, text);
 }

@@ -42,10 +42,9 @@ std::string LAMMPS_NS::mlff_check_coeff(int narg, const char *const *arg, int nt
     const bool null = strcmp(arg[t + 2], "NULL") == 0;
     mapped = mapped || !null;
     if (null && alone)
-      return "type " + std::to_string(t) +
-             " is NULL, which is for types of other styles in pair_style hybrid; give it an element";
+      return "type " + std::to_string(t) + " is NULL, which only pair_style hybrid allows; give its element";
   }
-  return mapped ? "" : "all types are NULL; give at least one an element";
+  return mapped ? "" : "all types are NULL; give the element of at least one type";
 }
 
 std::vector<int> MLFFLoader::map_types(const mlff_info *info, const std::vector<std::string> &names,
@@ -61,13 +60,13 @@ std::vector<int> MLFFLoader::map_types(const mlff_info *info, const std::vector<
       known += std::string(" ") + info->elements[s];
     }
     if (species[t] < 0)
-      error->all(FLERR, caller + ": model " + std::string(info->name) + " does not know element '" + name +
-                            "' of type " + std::to_string(t) + "; it knows:" + known + " [mlff-25]");
+      error->all(FLERR, caller + ": model " + std::string(info->name) + " does not support element '" + name +
+                            "' of type " + std::to_string(t) + "; it supports:" + known + " [mlff-25]");
     if (!info->trained[species[t]] && settings.domain != "ignore")
-      error->all(FLERR, caller + ": model " + std::string(info->name) + " knows element " + name + " of type " +
-                            std::to_string(t) +
-                            ", but it did not occur in training. Use another model, or say "
-                            "`pair_style mlff domain ignore` if it is meant [mlff-26]");
+      error->all(FLERR,
+                 caller + ": model " + std::string(info->name) + " was not trained on element " + name + " of type " +
+                     std::to_string(t) +
+                     ". Use another model, or set `pair_style mlff domain ignore` if this is intended [mlff-26]");
   }
   return species;
 }
@@ -116,8 +115,8 @@ void MLFFLoader::read(const std::string &path, Files &files)
     mlff_error error_text = {};
     if (found.empty())
       problem = caller + ": cannot read model file '" + path +
-                "', neither here nor in the folders of LAMMPS_POTENTIALS: give its path, as in models/water-xs.yaml "
-                "[mlff-21]";
+                "', which is neither in the current folder nor in LAMMPS_POTENTIALS: give its path, e.g. "
+                "models/water-xs.yaml [mlff-21]";
     else if (mlff_model_read(found.c_str(), &files.yaml, &files.yaml_size, &files.weights, &files.weights_size,
                              &error_text))
       problem = caller + ": " + error_text.text;
@@ -218,9 +217,8 @@ static std::string describe(const std::string &path, const mlff_info *info, cons
   if (info->n_members < info->n_members_of_file) text += ", members " + settings.engine.at("members");
   text += "\n";
   if (!(info->traits & MLFF_CONSERVATIVE))
-    text +=
-        "  note:         forces and stress are outputs of the network: not conservative, not exact under rotation, no "
-        "energies or stress of atoms\n";
+    text += "  note:         forces and stress are outputs of the network: not conservative, not exact under rotation, "
+            "no per-atom energies or stress\n";
   char domain[400];
   mlff_domain_text(info, domain, sizeof(domain));
   text += std::string("  trained on:   ") + domain + "\n";
@@ -230,10 +228,20 @@ static std::string describe(const std::string &path, const mlff_info *info, cons
 static std::string self_test_line(const mlff_info *info, const MLFFSettings &settings)
 {
   const int n = info->n_self_tests, n_passed = info->n_self_tests_passed;
-  std::string ran = n == 0 ? "none in the model file: nothing checks what it computes"
-                           : std::to_string(n_passed) + " structures passed";
-  if (n_passed < n) ran += ", " + std::to_string(n - n_passed) + " have no element of this run";
+  std::string ran =
+      n == 0 ? "no structures in the model file, not checked" : std::to_string(n_passed) + " structures passed";
+  if (n_passed < n) ran += ", " + std::to_string(n - n_passed) + " skipped (no element of this run)";
   return "  self-test:    " + (settings.self_test ? ran : "not run (self_test no)") + "\n";
+}
+
+/* Without self-test structures a wrong kernel or a damaged conversion would not be noticed. */
+void MLFFLoader::warn_unchecked(const mlff_info *info, const MLFFSettings &settings) const
+{
+  if (!settings.self_test || info->n_self_tests_passed > 0) return;
+  error->warning(FLERR, caller + ": model " + info->name + " has no self-test structures" +
+                            (info->n_self_tests > 0 ? " for the elements of this run" : "") +
+                            ", so its results are not checked on this machine. Compare them with a reference before "
+                            "production runs");
 }
 
 void MLFFLoader::report(const std::string &path, mlff_model *model, const MLFFSettings &settings) const
@@ -247,6 +255,7 @@ void MLFFLoader::report(const std::string &path, mlff_model *model, const MLFFSe
   text += gpu_table + exchange_text;
   text += mlff_format("  units:        %s, 1 eV = %.9g %s\n", units->style, units->per_ev, units->energy);
   utils::logmesg(lmp, text + self_test_line(info, settings));
+  warn_unchecked(info, settings);
 }
 
 void MLFFLoader::report_inner(const std::string &path, mlff_model *model, const MLFFSettings &settings) const
@@ -255,6 +264,7 @@ void MLFFLoader::report_inner(const std::string &path, mlff_model *model, const 
   const mlff_info *info = mlff_model_info(model);
   utils::logmesg(lmp, "pair_style mlff, inner level of run_style respa\n" + describe(path, info, settings) +
                           exchange_text + self_test_line(info, settings));
+  warn_unchecked(info, settings);
 }
 
 void MLFFLoader::report_warm_up(const mlff_model *model, double first_seconds, double record_seconds) const
@@ -265,13 +275,13 @@ void MLFFLoader::report_warm_up(const mlff_model *model, double first_seconds, d
   const double ms = 1e3;
   std::string text = mlff_format("%s: GPU warm-up %.3g ms: first evaluation %.3g ms", caller.c_str(),
                                  ms * (first_seconds + record_seconds), ms * first_seconds);
-  if (tried) text += mlff_format(", recording %.3g ms", ms * record_seconds);
+  if (tried) text += mlff_format(", capture %.3g ms", ms * record_seconds);
   if (r.is_on && tried)
-    text += " (recorded steps on)\n";
+    text += " (replay on)\n";
   else if (r.is_on)
-    text += " (no step could be recorded yet)\n";
+    text += " (no step captured yet)\n";
   else
-    text += std::string(tried ? " (recorded steps off, refused: " : " (recorded steps off: ") + r.why + ")\n";
+    text += std::string(tried ? " (replay off, capture failed: " : " (replay off: ") + r.why + ")\n";
   utils::logmesg(lmp, text);
 }
 
@@ -280,14 +290,13 @@ void MLFFLoader::report_replays(const mlff_model *model, const MLFFSettings &set
   if (comm->me != 0 || strcmp(mlff_model_info(model)->device, "cpu") == 0) return;
   const mlff_replays r = mlff_model_replays(model);
   if (!r.is_on && mlff_yes_or_no(settings.engine.at("replay").c_str()) == 1)
-    error->warning(FLERR, caller + ": " + r.why + "; steps run op by op, which is slower for small systems");
+    error->warning(FLERR, caller + ": " + r.why + "; steps run without CUDA graphs, which is slower for small systems");
   if (r.is_on)
-    utils::logmesg(
-        lmp,
-        mlff_format("pair_style mlff: %lld of %lld steps so far were replayed, %lld recorded in %.3g s, %lld "
-                    "repeated for more edges than room\n",
-                    static_cast<long long>(r.n_replayed), static_cast<long long>(r.n_steps),
-                    static_cast<long long>(r.n_recorded), r.record_seconds, static_cast<long long>(r.n_overflows)));
+    utils::logmesg(lmp, mlff_format("pair_style mlff: %lld of %lld steps replayed so far, %lld captured in %.3g s, "
+                                    "%lld repeated for lack of room for edges\n",
+                                    static_cast<long long>(r.n_replayed), static_cast<long long>(r.n_steps),
+                                    static_cast<long long>(r.n_recorded), r.record_seconds,
+                                    static_cast<long long>(r.n_overflows)));
 }
 
 std::string MLFFLoader::citation(const mlff_info *info)

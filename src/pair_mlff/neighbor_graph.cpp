@@ -62,9 +62,9 @@ double MLFFNeighborGraph::reach(int n_skins) const
   return cutoff + n_skins * skin;
 }
 
-bool MLFFNeighborGraph::leaves(const NeighList *list) const
+bool MLFFNeighborGraph::is_built_on_gpu(const NeighList *list) const
 {
-  return list->occasional && can_leave_list();
+  return list->occasional && can_build_list_on_gpu();
 }
 
 /* Copies n values; a larger list leaves room for the next one. */
@@ -116,8 +116,8 @@ int32_t MLFFNeighborGraph::species_at(int a, int excluded) const
 {
   const int here = atom_of(a);
   if (atom->mask[here] & excluded) return -1;
-  const bool is_image = a >= graph.n_local && home.node[a] < graph.n_local;
-  return species_of_type[atom->type[is_image ? home.owned[home.node[a]] : here]];
+  const bool is_image = a >= graph.n_local && node_map.node[a] < graph.n_local;
+  return species_of_type[atom->type[is_image ? node_map.owned[node_map.node[a]] : here]];
 }
 
 /* Returns true if any atom's species changed. */
@@ -144,10 +144,10 @@ bool MLFFNeighborGraph::update_species()
 void MLFFNeighborGraph::check_type(int a)
 {
   const int here = atom_of(a), now = atom->type[here], then = listed_types[here];
-  if (!trouble.empty() || (species_of_type[now] < 0) == (species_of_type[then] < 0)) return;
-  trouble = atom_name(here) + " changed from type " + std::to_string(then) + " to type " + std::to_string(now) +
-            ", of which pair_coeff gives one to this model and the other to another style, and the neighbor list was "
-            "made before: take `pre no` away, or change types where LAMMPS makes a new list [mlff-35]";
+  if (!update_problem.empty() || (species_of_type[now] < 0) == (species_of_type[then] < 0)) return;
+  update_problem = atom_name(here) + " changed from type " + std::to_string(then) + " to type " + std::to_string(now) +
+                   ", but only one of these types belongs to this model, and the neighbor list is older: remove `pre "
+                   "no`, or change types only where LAMMPS builds a new list [mlff-35]";
 }
 
 bool MLFFNeighborGraph::settle_types()
@@ -157,15 +157,17 @@ bool MLFFNeighborGraph::settle_types()
   if (arrays) arrays->sync_atom();
   halo.find_owner_types(owner_types);
   for (int g = graph.n_local; g < graph.n_all; g++) {
-    if (owner_types[g] == atom->type[g] || (!arrays && home.owner_rank[g] == comm->me)) continue;
+    if (owner_types[g] == atom->type[g] || (!arrays && node_map.owner_rank[g] == comm->me)) continue;
     problem = problem || arrays || (species_of_type[owner_types[g]] < 0) != (species_of_type[listed_types[g]] < 0);
     if (arrays || problem || species[g] < 0 || species[g] == species_of_type[owner_types[g]]) continue;
     species[g] = species_of_type[owner_types[g]];
     changed = 1;
   }
-  mlff_stop_together(lmp, problem ? "pair_style mlff: types of atoms changed between two neighbor lists in a way that "
-                                    "the list does not allow: change types where LAMMPS makes a new list [mlff-35]"
-                                  : "");
+  mlff_stop_together(lmp,
+                     problem
+                         ? "pair_style mlff: types of atoms changed between two neighbor lists, and the current list "
+                           "has no rows for the new types: change types only where LAMMPS builds a new list [mlff-35]"
+                         : "");
   MPI_Allreduce(&changed, &anywhere, 1, MPI_INT, MPI_MAX, world);
   if (anywhere) graph.list_id++;
   return anywhere != 0;
@@ -270,7 +272,8 @@ const double (*MLFFNeighborGraph::this_step())[3]
   if (!reorders) return reinterpret_cast<const double(*)[3]>(x);
   const size_t n_local = 3 * static_cast<size_t>(graph.n_local), n_all = 3 * static_cast<size_t>(graph.n_all);
   positions.resize(n_all);
-  for (size_t k = 0; k < n_local; k += 3) std::copy_n(x + 3 * static_cast<size_t>(home.owned[k / 3]), 3, &positions[k]);
+  for (size_t k = 0; k < n_local; k += 3)
+    std::copy_n(x + 3 * static_cast<size_t>(node_map.owned[k / 3]), 3, &positions[k]);
   std::copy(x + n_local, x + n_all, positions.data() + n_local);
   return reinterpret_cast<const double(*)[3]>(positions.data());
 }
@@ -297,8 +300,8 @@ void MLFFNeighborGraph::check_list_exists(const NeighList *list) const
 {
   for (int k = 0; k < neighbor->nlist; k++)
     if (neighbor->lists[k] == list) return;
-  error->all(FLERR, "pair_style mlff: a command has removed the neighbor lists since the last run: take `pre no` away, "
-                    "so that this run makes new neighbor lists [mlff-35]");
+  error->all(FLERR, "pair_style mlff: a command has deleted the neighbor lists since the last run: remove `pre no`, so "
+                    "that this run builds new neighbor lists [mlff-35]");
 }
 
 const mlff_graph *MLFFNeighborGraph::update(NeighList *list)
@@ -311,13 +314,13 @@ const mlff_graph *MLFFNeighborGraph::update(NeighList *list)
   // `run N pre no` comes without init(); a command of it may have the step numbers of the one before
   const bool new_run = run_ended || run->firststep != run_first || run->laststep != run_last;
   if (new_run) check_list_exists(list);
-  trouble.clear();
+  update_problem.clear();
   new_types = false;
   run_ended = false;
   unchecked = unchecked || new_run;
   const bool seen = last_list != nullptr;
   if (new_run && seen && !run->setupflag && neighbor->ago != 0) check_same_atoms();
-  if (rebuilt) NewList(*this, list).take();
+  if (rebuilt) NewList(*this, list).build();
   run_first = run->firststep;
   run_last = run->laststep;
   last_build = neighbor->ncalls;
@@ -332,7 +335,7 @@ const mlff_graph *MLFFNeighborGraph::update(NeighList *list)
     // some fixes change types without a new list; a GPU that makes its own then has atoms that have moved
     new_types = update_species();
     outrun = has_outrun_list();
-    if (new_types && leaves(list)) graph.reach = reach(2);
+    if (new_types && is_built_on_gpu(list)) graph.reach = reach(2);
   }
   if (new_types || rebuilt) graph.list_id++;
 
@@ -346,9 +349,9 @@ const mlff_graph *MLFFNeighborGraph::update(NeighList *list)
     return &graph;
   }
   graph.species = species.data();
-  graph.node = home.node.data();
-  graph.row = leaves(list) ? nullptr : row.data();
-  graph.nbr = leaves(list) ? nullptr : nbr.data();
+  graph.node = node_map.node.data();
+  graph.row = is_built_on_gpu(list) ? nullptr : row.data();
+  graph.nbr = is_built_on_gpu(list) ? nullptr : nbr.data();
   graph.pos = this_step();
   return &graph;
 }
@@ -357,7 +360,7 @@ mlff_graph MLFFNeighborGraph::on_host()
 {
   if (arrays) return arrays->graph_on_host(graph);
   mlff_graph whole = graph;
-  if (!leaves(last_list)) return whole;
+  if (!is_built_on_gpu(last_list)) return whole;
   neighbor->build_one(last_list);
   NewList(*this, last_list).copy_rows();
   whole.row = row.data();
@@ -372,18 +375,18 @@ mlff_graph MLFFNeighborGraph::on_host()
 void MLFFNeighborGraph::check_same_atoms()
 {
   static const char *const advice =
-      "since the last run: take `pre no` away, so that this run makes new neighbor lists [mlff-35]";
-  if (comm != listed_comm) error->all(FLERR, std::string("pair_style mlff: comm_style has been given ") + advice);
+      "since the last run: remove `pre no`, so that this run builds new neighbor lists [mlff-35]";
+  if (comm != listed_comm) error->all(FLERR, std::string("pair_style mlff: comm_style was used ") + advice);
   if (arrays) arrays->sync_atom();
   bool same = neighbor->ncalls == last_build;
   same = same && atom->nlocal == graph.n_local && atom->nlocal + atom->nghost == graph.n_all;
   halo.find_owner_types(owner_types);
   for (int g = atom->nlocal; same && g < atom->nlocal + atom->nghost; g++) same = owner_types[g] == atom->type[g];
   if (same && !listed_tags.empty()) same = std::equal(listed_tags.begin(), listed_tags.end(), atom->tag);
-  mlff_stop_together(lmp, same ? ""
-                               : std::string("pair_style mlff: atoms have been moved, created, deleted or given other "
-                                             "types ") +
-                                     advice);
+  mlff_stop_together(lmp, same
+                              ? ""
+                              : std::string("pair_style mlff: atoms were moved, created, deleted or changed in type ") +
+                                    advice);
 }
 
 void MLFFNeighborGraph::check_pairs(int64_t n_edges, bool any_outrun, const std::string &who)
@@ -394,10 +397,11 @@ void MLFFNeighborGraph::check_pairs(int64_t n_edges, bool any_outrun, const std:
   std::string problem = MLFFPairCount(lmp, excluded_bits()).compare(n_edges, cutoff, species_of_type);
   if (problem.empty()) return;
   if (any_outrun)
-    problem = farthest_atom() + mlff_format(" since LAMMPS made the neighbor list, half the skin is %g A, and the "
-                                            "neighbor list lacks pairs: use `neigh_modify delay 0 every 1 check yes`, "
-                                            "a larger skin or a smaller time step [mlff-34]",
-                                            0.5 * skin);
+    problem =
+        farthest_atom() +
+        mlff_format(" since LAMMPS built the neighbor list (half the skin is %g A), so the neighbor list lacks pairs: "
+                    "use `neigh_modify delay 0 every 1 check yes`, a larger skin or a smaller time step [mlff-34]",
+                    0.5 * skin);
   error->all(FLERR, who + ": " + problem);
 }
 
@@ -421,9 +425,9 @@ std::string MLFFNeighborGraph::atom_name(int i) const
 
 double MLFFNeighborGraph::memory_usage() const
 {
-  const size_t numbers = species.capacity() + nbr.capacity() + listed.capacity() + home.owner_rank.capacity() +
-                         home.node.capacity() + home.row_of.capacity() + home.owned.capacity() +
-                         home.ghost_of_node.capacity() + listed_types.capacity() + last_types.capacity() +
+  const size_t numbers = species.capacity() + nbr.capacity() + listed.capacity() + node_map.owner_rank.capacity() +
+                         node_map.node.capacity() + node_map.row_of.capacity() + node_map.owned.capacity() +
+                         node_map.ghost_of_node.capacity() + listed_types.capacity() + last_types.capacity() +
                          owner_types.capacity();
   return static_cast<double>(numbers * sizeof(int) + (row.capacity() + tags.capacity()) * sizeof(int64_t) +
                              listed_tags.capacity() * sizeof(tagint) +

@@ -21,7 +21,7 @@ class MLFFNeighborGraph : protected Pointers {
   void set_arrays(MLFFArrays *others);
 
   /* Whether the model's GPU can make the list, which saves LAMMPS the making. */
-  bool can_leave_list() const { return on_gpu && !arrays; }
+  bool can_build_list_on_gpu() const { return on_gpu && !arrays; }
 
   /* This step's graph. Collective when the lists are new; a problem on any rank stops all of them. An occasional list
    * is left to the GPU or, where that cannot be, built. */
@@ -36,7 +36,7 @@ class MLFFNeighborGraph : protected Pointers {
 
   /* What update() found on this rank: a problem (empty: none); whether atom types have changed since the list was made;
    * whether atoms have moved so far that the list may lack pairs. */
-  const std::string &problem() const { return trouble; }
+  const std::string &problem() const { return update_problem; }
   bool has_new_types() const { return new_types; }
   bool is_outrun() const { return outrun; }
   /* Where types have changed on any rank without a new list: gives ghosts the types of their owners. Returns true when
@@ -52,7 +52,7 @@ class MLFFNeighborGraph : protected Pointers {
   const mlff_graph &view() const { return graph; }
   mlff_graph on_host();
   const int32_t *species_on_host() const { return arrays ? arrays->species_on_host(graph.n_all) : graph.species; }
-  const MLFFNodes &nodes() const { return home; }
+  const MLFFNodes &nodes() const { return node_map; }
   bool has_order() const { return reorders; }
   MLFFArrays *other_arrays() const { return arrays; }
   /* Before the last graph is evaluated again: until what other arrays were given has been read. */
@@ -66,13 +66,13 @@ class MLFFNeighborGraph : protected Pointers {
   MLFFHalo &halo;
   MLFFArrays *arrays;
   mlff_graph graph;
-  MLFFNodes home;
+  MLFFNodes node_map;
   std::vector<int> species_of_type, listed;
   double cutoff;
   bool on_gpu, tags_needed, reorders;
   bool unchecked, run_ended;        // unchecked: the pairs of this run must still be counted
   bool new_types, outrun;           // see above
-  std::string trouble;              // see problem()
+  std::string update_problem;       // see problem()
   double skin;                      // of the lists, which `neighbor` alone does not change
   const class Comm *listed_comm;    // when the list was new
   NeighList *last_list;
@@ -96,11 +96,11 @@ class MLFFNeighborGraph : protected Pointers {
   bool delays_lists() const;
   void check_type(int a);
   double reach(int n_skins) const;
-  bool leaves(const NeighList *list) const;
+  bool is_built_on_gpu(const NeighList *list) const;
   void check_list_exists(const NeighList *list) const;
   void check_same_atoms();
   const double (*this_step())[3];
-  int atom_of(int a) const { return a < graph.n_local ? home.owned[static_cast<size_t>(a)] : a; }
+  int atom_of(int a) const { return a < graph.n_local ? node_map.owned[static_cast<size_t>(a)] : a; }
   std::string atom_name(int i) const;
 };
 

@@ -14,18 +14,18 @@ namespace LAMMPS_NS {
 
 class MLFFNeighborGraph::NewList : protected Pointers {
  public:
-  NewList(MLFFNeighborGraph &made_of_it, NeighList *full) :
-      Pointers(made_of_it.lmp), of(made_of_it), graph(of.graph), home(of.home), list(full), is_left(of.leaves(full)),
-      reach(of.reach(of.is_respa() ? 2 : 1))
+  NewList(MLFFNeighborGraph &parent, NeighList *full) :
+      Pointers(parent.lmp), owner(parent), graph(owner.graph), node_map(owner.node_map), list(full),
+      is_left(owner.is_built_on_gpu(full)), reach(owner.reach(owner.is_respa() ? 2 : 1))
   {
   }
-  void take();
+  void build();
   void copy_rows();
 
  private:
-  MLFFNeighborGraph &of;
+  MLFFNeighborGraph &owner;
   mlff_graph &graph;
-  MLFFNodes &home;
+  MLFFNodes &node_map;
   NeighList *list;
   const bool is_left;    // to the GPU
   // Candidates beyond this distance belong to a style with a longer cutoff and cannot come into reach before the next
@@ -34,7 +34,7 @@ class MLFFNeighborGraph::NewList : protected Pointers {
   std::vector<char> at_boundary, wanted_ghost;
   std::vector<int> remote_rank, remote_index;    // of the nodes of other ranks that get features
 
-  bool is_ours(int i) const { return of.species_of_type[atom->type[i]] >= 0; }
+  bool is_ours(int i) const { return owner.species_of_type[atom->type[i]] >= 0; }
   template <class Use> void for_neighbors(int i, Use use) const;
   void find_owners();
   void find_boundary();

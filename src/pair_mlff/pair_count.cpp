@@ -92,20 +92,21 @@ void MLFFPairCount::collect_near(double reach)
   if (n_ranks > 1) MPI_Allgather(&mine, sizeof(mine), MPI_BYTE, all.data(), sizeof(mine), MPI_BYTE, world);
   const std::vector<Vector> images = image_vectors(domain, reach, find_spans(points, domain, world));
   std::vector<double> leaving;
-  std::vector<int> n_leaving(static_cast<size_t>(n_ranks)), n_arriving(n_leaving), from(n_leaving), to(n_leaving);
+  std::vector<int> n_leaving(static_cast<size_t>(n_ranks)), n_arriving(n_leaving), send_start(n_leaving),
+      receive_start(n_leaving);
   for (int rank = 0; rank < n_ranks; rank++) {
-    from[rank] = static_cast<int>(leaving.size());
+    send_start[rank] = static_cast<int>(leaving.size());
     for (const Vector &s : images) {
       const bool is_itself = rank == me && s[0] == 0.0 && s[1] == 0.0 && s[2] == 0.0;
       const Vector low = {mine.low[0] + s[0], mine.low[1] + s[1], mine.low[2] + s[2]};
       const Vector high = {mine.high[0] + s[0], mine.high[1] + s[1], mine.high[2] + s[2]};
       if (is_itself || points.empty() || !is_near(all[rank], low, high, reach)) continue;
       for (size_t k = 0; k < points.size(); k += 3) {
-        const Vector at = {points[k] + s[0], points[k + 1] + s[1], points[k + 2] + s[2]};
-        if (is_near(all[rank], at, at, reach)) leaving.insert(leaving.end(), at.begin(), at.end());
+        const Vector x = {points[k] + s[0], points[k + 1] + s[1], points[k + 2] + s[2]};
+        if (is_near(all[rank], x, x, reach)) leaving.insert(leaving.end(), x.begin(), x.end());
       }
     }
-    n_leaving[rank] = static_cast<int>(leaving.size()) - from[rank];
+    n_leaving[rank] = static_cast<int>(leaving.size()) - send_start[rank];
   }
   if (n_ranks == 1) {
     points.insert(points.end(), leaving.begin(), leaving.end());
@@ -114,12 +115,12 @@ void MLFFPairCount::collect_near(double reach)
   MPI_Alltoall(n_leaving.data(), 1, MPI_INT, n_arriving.data(), 1, MPI_INT, world);
   int total = 0;
   for (int rank = 0; rank < n_ranks; rank++) {
-    to[rank] = total;
+    receive_start[rank] = total;
     total += n_arriving[rank];
   }
   arrived.resize(static_cast<size_t>(total) + 1);
-  MPI_Alltoallv(leaving.data(), n_leaving.data(), from.data(), MPI_DOUBLE, arrived.data(), n_arriving.data(), to.data(),
-                MPI_DOUBLE, world);
+  MPI_Alltoallv(leaving.data(), n_leaving.data(), send_start.data(), MPI_DOUBLE, arrived.data(), n_arriving.data(),
+                receive_start.data(), MPI_DOUBLE, world);
   points.insert(points.end(), arrived.begin(), arrived.begin() + total);
 }
 
@@ -147,9 +148,9 @@ std::string MLFFPairCount::compare(bigint n_seen, double cutoff, const std::vect
   arrived = std::vector<double>();
   MPI_Allreduce(mine, all, 3, MPI_LMP_BIGINT, MPI_SUM, world);
   if (all[0] <= all[2] && all[2] <= all[1]) return "";
-  return mlff_format("the neighbor lists have %lld pairs of neighbors within the cutoff of %g A, and there are %lld: "
-                     "something takes neighbors or ghost atoms away, or makes them twice. Look for comm_modify group, "
-                     "neigh_modify, special_bonds, change_box before `run N pre no`, and in pair_style hybrid for a "
-                     "pair_coeff of another style for types of this one [mlff-34]",
+  return mlff_format("the neighbor lists contain %lld pairs of neighbors within the cutoff of %g A, but there are "
+                     "%lld: a command removes or duplicates neighbors or ghost atoms. Check comm_modify group, "
+                     "neigh_modify, special_bonds, change_box before `run N pre no`, and, in pair_style hybrid, "
+                     "pair_coeff of other styles for types of this style [mlff-34]",
                      static_cast<long long>(all[2]), cutoff, static_cast<long long>(all[0]));
 }

@@ -17,7 +17,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <utility>
 
 using namespace LAMMPS_NS;
 
@@ -34,7 +33,7 @@ PairMLFF::PairMLFF(LAMMPS *lammps) : Pair(lammps), impl(new Impl(lammps, this))
   no_virial_fdotr_compute = 1;
   // known when the model is; hybrid reads it before, and then refuses centroid virials
   centroidstressflag = CENTROID_NOTAVAIL;
-  comm_reverse_off = impl->halo.reverse_width();
+  comm_reverse_off = impl->main.halo.reverse_width();
   pvector = new double[3]{0.0, 0.0, 0.0};
 }
 
@@ -63,14 +62,13 @@ void PairMLFF::allocate()
 
 void PairMLFF::close_model()
 {
-  impl->initialised = false;
-  impl->model.reset();
-  impl->talking = &impl->halo;
+  impl->is_initialized = false;
+  impl->main.close();
+  impl->active_halo = &impl->main.halo;
   impl->inner.reset();
-  impl->info = nullptr;
   impl->types_reported = false;
-  impl->n_forecast = -1;
-  impl->warmed = false;
+  impl->forecast_atoms = -1;
+  impl->warm_up_reported = false;
   nextra = 0;
   if (!allocated) return;
   for (int i = 0; i <= atom->ntypes; i++)
@@ -81,29 +79,30 @@ void PairMLFF::close_model()
 
 void PairMLFF::compute(int eflag, int vflag)
 {
-  check_initialised();
-  if (impl->asks) check_levels(false);
+  check_initialized();
+  if (impl->phase == RunPhase::FIRST_CALL) check_levels(false);
   evaluate(eflag, vflag);
 }
 
 void PairMLFF::evaluate(int eflag, int vflag)
 {
-  impl->talking = &impl->halo;
+  impl->active_halo = &impl->main.halo;
   impl->n_evaluations++;
   ev_init(eflag, vflag);
-  MLFFResults &results = impl->results;
+  MLFFResults &results = impl->main.results;
   const bool ensemble = impl->ensemble();
-  check_wanted();
+  check_requests();
   check_overlap();
   const bool is_first = impl->evaluated_step != update->ntimestep;
   impl->evaluated_step = update->ntimestep;
   // the first evaluation of a step is that of no trial
-  if ((neighbor->nex_group || neighbor->nex_mol) && impl->excluded_step != update->ntimestep) check_excluded_groups();
+  if ((neighbor->nex_group || neighbor->nex_mol) && impl->groups_checked_step != update->ntimestep)
+    check_excluded_groups();
   const bool deviation = impl->wants_deviation();
-  impl->overlap =
-      results.evaluate(impl->model.get(), list,
-                       {eflag_atom != 0, vflag_atom != 0, cvflag_atom != 0, ensemble, deviation}, "pair_style mlff");
-  if (!impl->overlap.empty()) {
+  impl->overlap_error =
+      impl->main.evaluate(list, {eflag_atom != 0, vflag_atom != 0, cvflag_atom != 0, ensemble, deviation},
+                          "pair_style mlff");
+  if (!impl->overlap_error.empty()) {
     reject_trial(is_first);
     return;
   }
@@ -115,12 +114,14 @@ void PairMLFF::evaluate(int eflag, int vflag)
   if (cvflag_atom) results.add_centroid_virials(cvatom);
   if (ensemble) results.scale_spread();
   if (ensemble && eflag_global) results.reduce_spread(pvector);
-  if (deviation) impl->deviation.take(impl->info->n_members);
+  if (deviation) impl->deviation.measure(impl->main.info->n_members);
   if (impl->watch.is_due()) {
-    bring_velocities();
-    impl->watch.look();
+    sync_velocities();
+    impl->watch.check();
   }
-  if (impl->starts) warm_up(results.seconds());
+  if (impl->phase == RunPhase::STEPS) return;
+  impl->phase = RunPhase::STEPS;
+  if (update->nsteps > 0) warm_up(impl->main.seconds());
 }
 
 /* After the evaluation before the first step of a run: records, on a GPU, a step with the results that most steps want,
@@ -128,30 +129,29 @@ void PairMLFF::evaluate(int eflag, int vflag)
  * still fits, so nothing is computed here but what the recording needs; its results have the same bits. Collective. */
 void PairMLFF::warm_up(double first_seconds)
 {
-  impl->starts = false;
   if (!update->setupflag) return;    // `pair_modify compute no` left the evaluation out
-  impl->graph.wait();
-  mlff_result *result = impl->results.request({false, false, false, impl->ensemble(), false});
+  impl->main.graph.wait();
+  mlff_result *result = impl->main.results.request({false, false, false, impl->ensemble(), false});
   mlff_error problem = {};
   double mine[2] = {first_seconds, 0.0}, longest[2];
-  const mlff_status status =
-      mlff_model_record(impl->model.get(), &impl->graph.view(), impl->halo.calls(), result, &mine[1], &problem);
-  mlff_stop_together(lmp, status ? std::string("pair_style mlff, recording a step on the GPU: ") + problem.text : "");
-  if (impl->ensemble() && mine[1] > 0.0) impl->results.scale_spread();
+  const mlff_status status = mlff_model_record(impl->main.model.get(), &impl->main.graph.view(),
+                                               impl->main.halo.calls(), result, &mine[1], &problem);
+  mlff_stop_together(lmp, status ? std::string("pair_style mlff, capturing a step on the GPU: ") + problem.text : "");
+  if (impl->ensemble() && mine[1] > 0.0) impl->main.results.scale_spread();
   MPI_Allreduce(mine, longest, 2, MPI_DOUBLE, MPI_MAX, world);
-  if (!impl->warmed || longest[1] > 0.0)
-    MLFFLoader(lmp, "pair_style mlff").report_warm_up(impl->model.get(), longest[0], longest[1]);
-  impl->warmed = true;
+  if (!impl->warm_up_reported || longest[1] > 0.0)
+    MLFFLoader(lmp, "pair_style mlff").report_warm_up(impl->main.model.get(), longest[0], longest[1]);
+  impl->warm_up_reported = true;
 }
 
 void PairMLFF::set_arrays(MLFFArrays *arrays)
 {
-  impl->graph.set_arrays(arrays);
+  impl->main.graph.set_arrays(arrays);
 }
 
 int PairMLFF::gpu_of_model() const
 {
-  return (impl->info->traits & MLFF_CONSERVATIVE) ? impl->info->device_number : -1;
+  return (impl->main.info->traits & MLFF_CONSERVATIVE) ? impl->main.info->device_number : -1;
 }
 
 /* ----------------------------------------------------------------------
@@ -160,11 +160,11 @@ int PairMLFF::gpu_of_model() const
 
 void PairMLFF::settings(int narg, char **arg)
 {
-  take_keywords(std::vector<std::string>(arg, arg + narg));
-  impl->again.clear();
+  apply_keywords(std::vector<std::string>(arg, arg + narg));
+  impl->restart_problem.clear();
 }
 
-void PairMLFF::take_keywords(const std::vector<std::string> &keywords)
+void PairMLFF::apply_keywords(const std::vector<std::string> &keywords)
 {
   // new settings need a newly opened model: pair_coeff must be given again
   close_model();
@@ -175,8 +175,8 @@ void PairMLFF::take_keywords(const std::vector<std::string> &keywords)
   const std::string problem = impl->settings.parse(static_cast<int>(words.size()), words.data());
   if (!problem.empty()) error->all(FLERR, "pair_style mlff: " + problem);
   if (kokkosable && !impl->settings.inner.empty())
-    error->all(FLERR, "pair_style mlff/kk has no keyword `inner`: run_style respa is for the plain style, without the "
-                      "suffix kk");
+    error->all(FLERR, "pair_style mlff/kk does not support keyword `inner`: for run_style respa use pair_style mlff, "
+                      "without suffix kk");
 }
 
 /* ----------------------------------------------------------------------
@@ -189,9 +189,9 @@ void PairMLFF::coeff(int narg, char **arg)
   if (!allocated) allocate();
   close_model();
 
-  if (!impl->again.empty())
-    error->all(FLERR,
-               "pair_coeff of mlff: give `pair_style mlff` with its keywords again after read_restart: " + impl->again);
+  if (!impl->restart_problem.empty())
+    error->all(FLERR, "pair_coeff of mlff: repeat `pair_style mlff` with its keywords after read_restart, because " +
+                          impl->restart_problem);
   const std::string problem = mlff_check_coeff(narg, arg, ntypes, force->pair == this);
   if (!problem.empty()) error->all(FLERR, "pair_coeff of mlff: " + problem);
   if (MLFFResults::find_units(update->unit_style) == nullptr)
@@ -200,37 +200,33 @@ void PairMLFF::coeff(int narg, char **arg)
 
   const std::vector<std::string> names(arg + 3, arg + narg);
   MLFFLoader loader(lmp);
-  MLFFModel model = loader.open(arg[2], names, impl->settings, gpu_of_atoms());
-  impl->species_of_type = loader.map_types(mlff_model_info(model.get()), names, impl->settings);
-  const std::string other = impl->other_model(mlff_model_info(model.get()), arg[2]);
-  if (!other.empty()) error->all(FLERR, "pair_coeff of mlff: " + other);
-  impl->model = std::move(model);
-  impl->info = mlff_model_info(impl->model.get());
-  impl->graph.set_model(impl->info, impl->species_of_type);
-  impl->halo.set_model(impl->info);
-  impl->results.set_model(impl->info);
-  loader.connect_ranks(impl->halo, impl->info, impl->settings);
+  impl->main.open(loader, arg[2], names, impl->settings, gpu_of_atoms());
+  const std::string other = impl->other_model(arg[2]);
+  if (!other.empty()) {
+    close_model();
+    error->all(FLERR, "pair_coeff of mlff: " + other);
+  }
   if (impl->settings.wants_deviation() && !impl->ensemble())
-    error->all(FLERR, "pair_coeff of mlff: out_file and the devi_ thresholds compare the members of an ensemble, and " +
-                          std::string(impl->info->name) + " has one network in use");
+    error->all(FLERR, "pair_coeff of mlff: out_file, devi_warn, devi_dump and devi_stop need an ensemble, but model " +
+                          std::string(impl->main.info->name) + " uses only one network");
   impl->deviation.start(impl->settings);
-  impl->watch.set_model(impl->info, impl->species_of_type, impl->settings.domain);
+  impl->watch.set_model(impl->main.info, impl->main.species_of_type, impl->settings.domain);
   set_type_flags();
 
   // An edge's virial belongs whole to the neighbor only if its energy is that of the centre alone; with messages the
   // exact centroid form would need the paths through the network.
-  centroidstressflag = (impl->info->traits & MLFF_STRICTLY_LOCAL) ? CENTROID_AVAIL : CENTROID_NOTAVAIL;
-  comm_forward = impl->halo.forward_width();
-  comm_reverse_off = impl->halo.reverse_width();
+  centroidstressflag = (impl->main.info->traits & MLFF_STRICTLY_LOCAL) ? CENTROID_AVAIL : CENTROID_NOTAVAIL;
+  comm_forward = impl->main.halo.forward_width();
+  comm_reverse_off = impl->main.halo.reverse_width();
   nextra = impl->ensemble() ? 3 : 0;
-  loader.report(arg[2], impl->model.get(), impl->settings);
-  if (lmp->citeme) lmp->citeme->add(loader.citation(impl->info));
+  loader.report(arg[2], impl->main.model.get(), impl->settings);
+  if (lmp->citeme) lmp->citeme->add(loader.citation(impl->main.info));
   if (!impl->settings.inner.empty()) open_inner(names);
 }
 
 void PairMLFF::set_type_flags()
 {
-  const std::vector<int> &species = impl->species_of_type;
+  const std::vector<int> &species = impl->main.species_of_type;
   for (int i = 1; i <= atom->ntypes; i++)
     for (int j = i; j <= atom->ntypes; j++) setflag[i][j] = species[i] >= 0 && species[j] >= 0;
 }
@@ -239,22 +235,23 @@ void PairMLFF::set_type_flags()
 
 void PairMLFF::init_style()
 {
-  if (!impl->model) error->all(FLERR, "pair_style mlff needs `pair_coeff * * MODEL.yaml ELEMENT ...`");
+  if (!impl->main.model) error->all(FLERR, "pair_style mlff needs `pair_coeff * * MODEL.yaml ELEMENT ...`");
   if (domain->dimension != 3)
-    error->all(FLERR, "pair_style mlff does not support `dimension 2`: models are three-dimensional. For a layer of "
-                      "atoms use `boundary p p f` or vacuum, and `fix setforce NULL NULL 0.0`");
-  impl->overlap.clear();
+    error->all(FLERR, "pair_style mlff does not support `dimension 2`: all models are three-dimensional. For a layer "
+                      "of atoms use `boundary p p f` or vacuum, and `fix setforce NULL NULL 0.0`");
+  impl->overlap_error.clear();
   check_models();
   check_lists();
   check_masses();
   check_heat_flux();
-  impl->initialised = true;
-  impl->graph.begin_run();
+  impl->is_initialized = true;
+  impl->main.graph.begin_run();
   if (impl->inner) impl->inner->begin_run();
   impl->watch.begin_run();    // here, because rerun has no setup()
   // one list for two models, or for styles beside this one, is LAMMPS' to make
-  const bool leaves_list = impl->graph.can_leave_list() && !impl->inner && !kokkosable && force->pair == this;
-  neighbor->add_request(this, NeighConst::REQ_FULL | (leaves_list ? NeighConst::REQ_OCCASIONAL : 0));
+  const bool builds_on_gpu =
+      impl->main.graph.can_build_list_on_gpu() && !impl->inner && !kokkosable && force->pair == this;
+  neighbor->add_request(this, NeighConst::REQ_FULL | (builds_on_gpu ? NeighConst::REQ_OCCASIONAL : 0));
 
   // hybrid took its communication widths from its sub-styles before they had a model
   force->pair->comm_forward = std::max(force->pair->comm_forward, comm_forward);
@@ -264,24 +261,23 @@ void PairMLFF::init_style()
 double PairMLFF::init_one(int i, int j)
 {
   if (setflag[i][j] == 0) error->all(FLERR, "pair_style mlff: all pair coeffs are not set");
-  return std::max(impl->info->cutoff, impl->has_levels() ? impl->inner->info()->cutoff : 0.0);
+  return std::max(impl->main.info->cutoff, impl->has_levels() ? impl->inner->info()->cutoff : 0.0);
 }
 
 /* Called when lists are there and nothing has been computed yet. */
 void PairMLFF::setup()
 {
-  impl->starts = update->nsteps > 0;
   impl->begin_run();
-  if (impl->n_forecast == atom->natoms && impl->levels_forecast == impl->has_levels()) return;
-  impl->n_forecast = atom->natoms;
-  impl->levels_forecast = impl->has_levels();
-  impl->talking = &impl->halo;
-  impl->graph.update(list);
-  const mlff_graph graph = impl->graph.on_host();
-  mlff_result *wanted = impl->results.request({false, false, false, impl->ensemble(), impl->wants_deviation()});
-  std::vector<MLFFMemoryForecast::Part> parts = {{impl->model.get(), &graph, wanted}};
+  if (impl->forecast_atoms == atom->natoms && impl->forecast_has_levels == impl->has_levels()) return;
+  impl->forecast_atoms = atom->natoms;
+  impl->forecast_has_levels = impl->has_levels();
+  impl->active_halo = &impl->main.halo;
+  impl->main.graph.update(list);
+  const mlff_graph graph = impl->main.graph.on_host();
+  mlff_result *wanted = impl->main.results.request({false, false, false, impl->ensemble(), impl->wants_deviation()});
+  std::vector<MLFFMemoryForecast::Part> parts = {{impl->main.model.get(), &graph, wanted}};
   if (impl->has_levels()) {
-    impl->talking = &impl->inner->between_ranks();
+    impl->active_halo = &impl->inner->halo();
     parts.push_back(impl->inner->forecast(list));
   }
   const double bytes = impl->memory_usage() - impl->deviation.memory_usage();
@@ -292,22 +288,22 @@ void PairMLFF::setup()
 
 int PairMLFF::pack_forward_comm(int n, int *atoms, double *buf, int /*pbc_flag*/, int * /*pbc*/)
 {
-  return impl->talking->pack_forward(n, atoms, buf);
+  return impl->active_halo->pack_forward(n, atoms, buf);
 }
 
 void PairMLFF::unpack_forward_comm(int n, int first, double *buf)
 {
-  impl->talking->unpack_forward(n, first, buf);
+  impl->active_halo->unpack_forward(n, first, buf);
 }
 
 int PairMLFF::pack_reverse_comm(int n, int first, double *buf)
 {
-  return impl->talking->pack_reverse(n, first, buf);
+  return impl->active_halo->pack_reverse(n, first, buf);
 }
 
 void PairMLFF::unpack_reverse_comm(int n, int *atoms, double *buf)
 {
-  impl->talking->unpack_reverse(n, atoms, buf);
+  impl->active_halo->unpack_reverse(n, atoms, buf);
 }
 
 /* ---------------------------------------------------------------------- */
@@ -315,18 +311,18 @@ void PairMLFF::unpack_reverse_comm(int n, int *atoms, double *buf)
 /* LAMMPS calls this at the end of a run. */
 void PairMLFF::finish()
 {
-  if (impl->model && !impl->overlap.empty()) stop_overlap();
-  if (impl->model && (neighbor->nex_group || neighbor->nex_mol)) check_excluded_groups();
-  if (impl->model && impl->overlap.empty()) impl->watch.end_run();
-  impl->graph.end_run();
+  if (impl->main.model && !impl->overlap_error.empty()) stop_overlap();
+  if (impl->main.model && (neighbor->nex_group || neighbor->nex_mol)) check_excluded_groups();
+  if (impl->main.model && impl->overlap_error.empty()) impl->watch.end_run();
+  impl->main.graph.end_run();
   if (impl->inner) impl->inner->end_run();
-  if (impl->model) MLFFLoader(lmp, "pair_style mlff").report_replays(impl->model.get(), impl->settings);
+  if (impl->main.model) MLFFLoader(lmp, "pair_style mlff").report_replays(impl->main.model.get(), impl->settings);
   if (impl->has_levels()) report_levels();
 }
 
 double PairMLFF::memory_usage()
 {
-  double engine = impl->model ? static_cast<double>(mlff_model_memory(impl->model.get()).bytes) : 0.0;
+  double engine = impl->main.engine_memory();
   if (impl->inner) engine += impl->inner->engine_memory();
   return Pair::memory_usage() + engine + impl->memory_usage();
 }
@@ -336,9 +332,9 @@ double PairMLFF::memory_usage()
 void *PairMLFF::extract(const char *name, int &dim)
 {
   dim = 0;
-  if (!impl->model) return nullptr;
-  if (strcmp(name, "mlff_model") == 0) return impl->model.get();
-  if (strcmp(name, "mlff_info") == 0) return const_cast<mlff_info *>(impl->info);
+  if (!impl->main.model) return nullptr;
+  if (strcmp(name, "mlff_model") == 0) return impl->main.model.get();
+  if (strcmp(name, "mlff_info") == 0) return const_cast<mlff_info *>(impl->main.info);
   if (strcmp(name, "mlff_settings") == 0) return &impl->settings;
   if (strcmp(name, "mlff_watch") == 0) return impl->watch.counts();
   if (strcmp(name, "deviation_flag") == 0 && impl->ensemble()) return &impl->deviation_flag;
@@ -349,14 +345,14 @@ void *PairMLFF::extract(const char *name, int &dim)
 void *PairMLFF::extract_peratom(const char *name, int &ncol)
 {
   ncol = 0;
-  if (!impl->model || !impl->ensemble()) return nullptr;
-  if (strcmp(name, "deviation") == 0) return impl->deviation.of_atoms();
-  return strcmp(name, "spread") == 0 ? impl->results.atom_spread() : nullptr;
+  if (!impl->main.model || !impl->ensemble()) return nullptr;
+  if (strcmp(name, "deviation") == 0) return impl->deviation.atom_deviations();
+  return strcmp(name, "spread") == 0 ? impl->main.results.atom_spread() : nullptr;
 }
 
 void PairMLFF::add_tally_callback(Compute * /*compute*/)
 {
-  error->all(FLERR, "The tally computes need forces between pairs of atoms, which a many-body potential such as "
-                    "pair_style mlff does not have; use compute stress/atom instead, or for the heat flux of an ANI "
-                    "model compute heat/flux with compute centroid/stress/atom");
+  error->all(FLERR, "pair_style mlff does not support compute */tally, because a many-body potential has no pairwise "
+                    "forces. Use compute stress/atom instead, or, for the heat flux of an ANI model, compute heat/flux "
+                    "with compute centroid/stress/atom");
 }

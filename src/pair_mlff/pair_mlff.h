@@ -61,23 +61,23 @@ class PairMLFF : public Pair {
   virtual int gpu_of_atoms() const { return -1; }
   int gpu_of_model() const;
   /* Velocities, types and masses to where Atom has them. */
-  virtual void bring_velocities() {}
+  virtual void sync_velocities() {}
 
   void allocate();
   void close_model();
   void open_inner(const std::vector<std::string> &names);
-  void take_keywords(const std::vector<std::string> &keywords);
-  void take_identity(FILE *fp);
+  void apply_keywords(const std::vector<std::string> &keywords);
+  void read_identity(FILE *fp);
   void read_keywords(FILE *fp, int n);
   void set_type_flags();
-  void check_wanted() const;
+  void check_requests() const;
   void evaluate(int eflag, int vflag);
   void warm_up(double first_seconds);
   void reject_trial(bool is_first);
   void check_overlap() const;
   [[noreturn]] void stop_overlap() const;
   void check_levels(bool inner) const;
-  void check_initialised() const;
+  void check_initialized() const;
   void report_levels() const;
   void check_models() const;
   void check_lists() const;

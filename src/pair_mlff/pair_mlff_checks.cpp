@@ -22,28 +22,26 @@
 using namespace LAMMPS_NS;
 
 /* `run N pre no` after new coefficients: lists and ghosts are those of the old ones. */
-void PairMLFF::check_initialised() const
+void PairMLFF::check_initialized() const
 {
-  if (!impl->initialised)
-    error->all(FLERR,
-               "pair_style or pair_coeff of mlff has changed since the last run: take `pre no` away, so that this "
-               "run makes new neighbor lists [mlff-35]");
+  if (!impl->is_initialized)
+    error->all(FLERR, "pair_style or pair_coeff of mlff has changed since the last run: remove `pre no`, so that this "
+                      "run builds new neighbor lists [mlff-35]");
 }
 
 /* Quantities that do not exist for models with forces and stress of their own are errors, never zeros. */
-void PairMLFF::check_wanted() const
+void PairMLFF::check_requests() const
 {
-  const unsigned traits = impl->info->traits;
+  const unsigned traits = impl->main.info->traits;
   const char *problem = nullptr;
   if (eflag_atom && !(traits & MLFF_NODE_ENERGIES))
-    problem = "has no energies of atoms, because its energy is a function of the mean feature of all atoms "
-              "and not a sum over atoms: take `compute pe/atom` and what uses it away";
+    problem = "has no per-atom energies, because its energy is not a sum over atoms: remove `compute pe/atom` and "
+              "everything that uses it";
   else if ((vflag_atom || cvflag_atom) && !(traits & MLFF_CONSERVATIVE))
-    problem = "has no per-atom stress, because its stress is an output for the whole cell and its forces "
-              "are no sums over pairs: take `compute stress/atom` and what uses it away; the pressure of "
-              "the system is available";
+    problem = "has no per-atom stress, because the network predicts only the stress of the whole cell: remove `compute "
+              "stress/atom` and everything that uses it; the global pressure is available";
   if (problem)
-    error->all(FLERR, std::string("pair_style mlff: this model (") + impl->info->architecture + ") " + problem);
+    error->all(FLERR, std::string("pair_style mlff: this model (") + impl->main.info->architecture + ") " + problem);
 }
 
 /* Minimizers with a line search look for the minimum of an energy whose gradient the forces are not. Empty, or why not
@@ -52,26 +50,26 @@ static std::string check_direct(const mlff_info *info, int n_periodic, const Upd
 {
   if (info->traits & MLFF_CONSERVATIVE) return "";
   if (n_periodic == 1 || n_periodic == 2)
-    return mlff_format("%s models are made for systems that are periodic in all three directions or in none, and this "
-                       "box is in %d; use `boundary p p p` with a layer of vacuum [mlff-37]",
+    return mlff_format("%s models support boxes that are periodic in three directions or in none, but this box is "
+                       "periodic in %d: use `boundary p p p` with a layer of vacuum [mlff-37]",
                        info->architecture, n_periodic);
   const char *style = update->minimize_style;
   if (update->whichflag == 2 && strncmp(style, "fire", 4) != 0 && strncmp(style, "quickmin", 8) != 0)
-    return mlff_format("the forces of this model (%s) are not the gradient of its energy, so min_style %s, which "
-                       "compares energies along the forces, would stop at once or nowhere; use `min_style fire` or "
-                       "`min_style quickmin` with an energy tolerance of 0",
-                       info->architecture, style);
+    return mlff_format(
+        "the forces of this model (%s) are not the gradient of its energy, so the line search of min_style %s does not "
+        "converge. Use `min_style fire` or `min_style quickmin` with an energy tolerance of 0",
+        info->architecture, style);
   return "";
 }
 
 void PairMLFF::check_models() const
 {
   const int n_periodic = (domain->xperiodic != 0) + (domain->yperiodic != 0) + (domain->zperiodic != 0);
-  std::string problem = check_direct(impl->info, n_periodic, update);
+  std::string problem = check_direct(impl->main.info, n_periodic, update);
   if (problem.empty() && impl->has_levels()) problem = check_direct(impl->inner->info(), n_periodic, update);
   if (problem.empty() && impl->has_levels() && utils::strmatch(force->pair_style, "^hybrid/scaled"))
-    problem = "`inner` cannot be used in hybrid/scaled, which scales the outer level of run_style respa and not the "
-              "inner one; use hybrid/overlay";
+    problem = "keyword `inner` does not work in hybrid/scaled, which scales only the outer level of run_style respa; "
+              "use hybrid/overlay";
   if (!problem.empty()) error->all(FLERR, "pair_style mlff: " + problem);
 }
 
@@ -79,23 +77,23 @@ void PairMLFF::check_models() const
 void PairMLFF::check_heat_flux() const
 {
   if (comm->me != 0 || modify->get_compute_by_style("^heat/flux").empty()) return;
-  const bool is_local = impl->info->traits & MLFF_STRICTLY_LOCAL;
+  const bool is_local = impl->main.info->traits & MLFF_STRICTLY_LOCAL;
   if (is_local && !modify->get_compute_by_style("^centroid/stress/atom").empty()) return;
-  error->warning(FLERR, std::string("pair_style mlff: the virial part of compute heat/flux is wrong with compute "
-                                    "stress/atom of a many-body potential: ") +
-                            (is_local ? "use compute centroid/stress/atom instead [mlff-39]"
-                                      : "do not use its result; models that pass messages have no centroid stress "
-                                        "here [mlff-39]"));
+  error->warning(FLERR,
+                 std::string("pair_style mlff: the virial part of compute heat/flux is wrong with compute stress/atom "
+                             "of a many-body potential: ") +
+                     (is_local
+                          ? "use compute centroid/stress/atom instead [mlff-39]"
+                          : "do not use its result, because message-passing models have no centroid stress [mlff-39]"));
 }
 
 /* Neighbors that neigh_modify leaves out would be missing from the model's sums. */
 void PairMLFF::check_lists() const
 {
-  const std::vector<int> &species = impl->species_of_type;
-  static const char *const advice =
-      "; pair_style mlff needs all neighbors of its atoms: take the command away [mlff-33]";
+  const std::vector<int> &species = impl->main.species_of_type;
+  static const char *const advice = ". pair_style mlff needs all neighbors of its atoms: remove this command [mlff-33]";
   if (neighbor->includegroup)
-    error->all(FLERR, std::string("neigh_modify include leaves atoms out of the neighbor list") + advice);
+    error->all(FLERR, std::string("neigh_modify include removes atoms from the neighbor list") + advice);
   for (int k = 0; k < neighbor->nex_type; k++)
     if (species[neighbor->ex1_type[k]] >= 0 && species[neighbor->ex2_type[k]] >= 0)
       error->all(FLERR, "neigh_modify exclude type " + std::to_string(neighbor->ex1_type[k]) + " " +
@@ -112,11 +110,10 @@ void PairMLFF::check_lists() const
  * when they have gone to another rank meanwhile (22Jul2025), so that they stay without neighbors. */
 void PairMLFF::check_excluded_groups() const
 {
-  static const char *const advice =
-      "; pair_style mlff needs all neighbors of its atoms: take the command away, or, if it is of fix gcmc, run on "
-      "one rank [mlff-33]";
-  const std::vector<int> &species = impl->species_of_type;
-  impl->excluded_step = update->ntimestep;
+  static const char *const advice = ". pair_style mlff needs all neighbors of its atoms: remove this command, or, if "
+                                    "fix gcmc has set it, run on one rank [mlff-33]";
+  const std::vector<int> &species = impl->main.species_of_type;
+  impl->groups_checked_step = update->ntimestep;
   if (neighbor->nex_group == 0 && neighbor->nex_mol == 0) return;
   int present = 0, anywhere = 0;    // bits of the groups that have atoms of ours
   for (int i = 0; i < atom->nlocal; i++)
@@ -137,10 +134,10 @@ void PairMLFF::check_excluded_groups() const
 /* Compares names with masses, and prints the table of types once for every pair_coeff. */
 void PairMLFF::check_masses() const
 {
-  std::string table = "pair_style mlff: type -> element (mass of the type, of the element)\n";
+  std::string table = "pair_style mlff: type -> element (mass of the type, mass of the element)\n";
   for (int t = 1; t <= atom->ntypes; t++) {
-    const int s = impl->species_of_type[t];
-    const char *symbol = s < 0 ? "NULL" : impl->info->elements[s];
+    const int s = impl->main.species_of_type[t];
+    const char *symbol = s < 0 ? "NULL" : impl->main.info->elements[s];
     const bool known = s >= 0 && atom->mass && atom->mass_setflag[t];
     const double mass = known ? atom->mass[t] : 0.0;
     table += mlff_format("  %4d -> %-4s", t, symbol);
@@ -150,11 +147,10 @@ void PairMLFF::check_masses() const
       table += std::string(" note: the mass is that of ") + mlff_hydrogen_isotope(symbol, mass);
     table += "\n";
     if (!known || !impl->settings.masses || mlff_mass_fits(symbol, mass)) continue;
-    error->all(FLERR,
-               mlff_format("pair_style mlff: type %d is %s in pair_coeff, but its mass is %.6g (%s: %.6g; nearest "
-                           "element: %s). Correct the order of the elements in pair_coeff or the mass, or say "
-                           "`pair_style mlff masses no` if it is meant [mlff-31]",
-                           t, symbol, mass, symbol, mlff_element_mass(symbol), mlff_element_of_mass(mass)));
+    error->all(FLERR, mlff_format("pair_style mlff: type %d is %s in pair_coeff, but its mass is %.6g (%s: %.6g; "
+                                  "nearest element: %s). Correct the order of the elements in pair_coeff or the mass, "
+                                  "or set `pair_style mlff masses no` if both are intended [mlff-31]",
+                                  t, symbol, mass, symbol, mlff_element_mass(symbol), mlff_element_of_mass(mass)));
   }
   if (!impl->types_reported && comm->me == 0) utils::logmesg(lmp, table);
   impl->types_reported = true;
@@ -177,16 +173,16 @@ void PairMLFF::reject_trial(bool is_first)
   }
   impl->overlap_step = update->ntimestep;
   if (!is_trial || is_first || update->setupflag) stop_overlap();
-  if (eflag_global && comm->me == 0) eng_vdwl += impl->results.per_ev() * OVERLAP_ENERGY;
+  if (eflag_global && comm->me == 0) eng_vdwl += impl->main.results.per_ev() * OVERLAP_ENERGY;
 }
 
 void PairMLFF::check_overlap() const
 {
-  if (!impl->overlap.empty() && impl->overlap_step != update->ntimestep) stop_overlap();
+  if (!impl->overlap_error.empty() && impl->overlap_step != update->ntimestep) stop_overlap();
 }
 
 void PairMLFF::stop_overlap() const
 {
   const bool inserts = !modify->get_fix_by_style("gcmc").empty();
-  error->all(FLERR, impl->overlap + (inserts ? "; for fix gcmc, set its keyword overlap_cutoff" : ""));
+  error->all(FLERR, impl->overlap_error + (inserts ? ". For fix gcmc, set its keyword overlap_cutoff" : ""));
 }

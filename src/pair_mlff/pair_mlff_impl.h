@@ -5,12 +5,9 @@
 #include "deviation.h"
 #include "domain_watch.h"
 #include "errors.h"
-#include "halo.h"
+#include "evaluator.h"
 #include "inner_model.h"
-#include "model_loader.h"
-#include "neighbor_graph.h"
 #include "pair_mlff.h"
-#include "results.h"
 
 #include "lammps.h"
 #include "update.h"
@@ -31,51 +28,48 @@ struct MLFFIdentity {
   int32_t n_keywords;
 };
 
+/* Of a run. The first call of the pair style shows which levels run_style respa uses; after the first evaluation a GPU
+ * captures a step. */
+enum class RunPhase { FIRST_CALL, FIRST_EVALUATION, STEPS };
+
 struct PairMLFF::Impl {
   Impl(LAMMPS *lammps, Pair *pair) :
-      lmp(lammps), halo(lammps, pair, nullptr), talking(&halo), graph(lammps, halo), results(lammps, graph, halo),
-      deviation(lammps, graph, results), watch(lammps, graph, results)
+      lmp(lammps), main(lammps, pair, nullptr), active_halo(&main.halo), deviation(lammps, main.graph, main.results),
+      watch(lammps, main.graph, main.results)
   {
   }
 
   LAMMPS *lmp;
-  MLFFHalo halo;
-  MLFFHalo *talking;    // that of the model that is being evaluated
-  MLFFNeighborGraph graph;
-  MLFFResults results;
+  MLFFEvaluator main;
+  MLFFHalo *active_halo;    // of the model that is being evaluated, for LAMMPS' calls of pack and unpack
   MLFFDeviation deviation;
   MLFFDomainWatch watch;
   MLFFSettings settings;
-  MLFFModel model;
   std::unique_ptr<MLFFInnerModel> inner;    // of run_style respa
-  const mlff_info *info = nullptr;
-  bigint excluded_step = -1;    // whose excluded groups have been checked
-  std::string overlap;          // error of the last evaluation, if it was taken for a trial
+  bigint groups_checked_step = -1;          // whose excluded groups have been checked
+  std::string overlap_error;                // error of the last evaluation, if it was taken for a trial
   bigint overlap_step = -1, evaluated_step = -1;
-  bigint n_evaluations = 0, n_inner_before = 0;    // of this run; of the inner model before it
-  std::vector<int> species_of_type;                // [ntypes+1], -1 = NULL
+  bigint n_evaluations = 0, n_inner_at_start = 0;    // of this run; of the inner model before it
   bool types_reported = false;
-  bigint n_forecast = -1;          // atoms that the memory was foreseen for
-  bool levels_forecast = false;    // for both models
-  bool starts = false;             // a run: steps of the kind of the next one will follow
-  bool asks = false;      // a run that nothing was computed for yet: what is called first tells the levels of respa
-  bool warmed = false;    // said what the first run with this model had to do before its steps
-  bool initialised = false;             // since the last pair_style or pair_coeff
+  bigint forecast_atoms = -1;          // atoms that the memory was foreseen for
+  bool forecast_has_levels = false;    // for both models
+  RunPhase phase = RunPhase::STEPS;
+  bool warm_up_reported = false;        // said what the first run with this model had to do before its steps
+  bool is_initialized = false;          // since the last pair_style or pair_coeff
   std::vector<std::string> keywords;    // of pair_style, as given
-  std::string again;                    // why pair_style must be given again after read_restart; empty: it need not
-  MLFFIdentity before = {};             // of the model that the run before the restart used; empty: none
+  std::string restart_problem;          // why pair_style must be given again after read_restart; empty: it need not
+  MLFFIdentity restart_model = {};      // of the model that the run before the restart used; empty: none
   // set by fix pair; the spread is there in every step anyway
   int spread_flag = 0, deviation_flag = 0;
 
-  bool ensemble() const { return info->n_members > 1; }
+  bool ensemble() const { return main.info->n_members > 1; }
   /* How far the members' forces differ is wanted in this step. */
   bool wants_deviation() const { return ensemble() && (deviation_flag || deviation.is_due()); }
 
   /* Of what is here and not in the engine. */
   double memory_usage() const
   {
-    return halo.memory_usage() + graph.memory_usage() + results.memory_usage() + deviation.memory_usage() +
-           (inner ? inner->memory_usage() : 0.0);
+    return main.memory_usage() + deviation.memory_usage() + (inner ? inner->memory_usage() : 0.0);
   }
   /* Whether run_style respa evaluates both models. */
   bool has_levels() const
@@ -86,22 +80,24 @@ struct PairMLFF::Impl {
 
   void begin_run()
   {
-    asks = true;
+    phase = RunPhase::FIRST_CALL;
     n_evaluations = 0;
-    n_inner_before = inner ? inner->n_evaluations() : 0;
+    n_inner_at_start = inner ? inner->n_evaluations() : 0;
   }
 
-  /* Empty, or that a restart was written with another model. */
-  std::string other_model(const mlff_info *now, const char *path) const
+  /* The error text of a restart that was written with another model than the open one; empty: it is the same. */
+  std::string other_model(const char *path) const
   {
-    const bool same_header = before.header_sha256[0] == '\0' || strcmp(before.header_sha256, now->header_sha256) == 0;
-    if (before.sha256[0] == '\0' || (strcmp(before.sha256, now->sha256) == 0 && same_header)) return "";
-    const char *header = before.header_sha256[0] == '\0' ? "unknown" : before.header_sha256;
+    const mlff_info *info = main.info;
+    const bool same_header =
+        restart_model.header_sha256[0] == '\0' || strcmp(restart_model.header_sha256, info->header_sha256) == 0;
+    if (restart_model.sha256[0] == '\0' || (strcmp(restart_model.sha256, info->sha256) == 0 && same_header)) return "";
+    const char *header = restart_model.header_sha256[0] == '\0' ? "unknown" : restart_model.header_sha256;
     return mlff_format(
-        "the run that wrote this restart used model %s, sha256 %.12s, header %.12s, but %s is %s, sha256 "
-        "%.12s, header %.12s. Give the same model, or say `pair_style none` before `pair_style mlff` to "
-        "go on with another one",
-        before.name, before.sha256, header, path, now->name, now->sha256, now->header_sha256);
+        "the restart file was written with model %s (sha256 %.12s, header %.12s), but %s is %s (sha256 "
+        "%.12s, header %.12s). Use the same model, or give `pair_style none` before `pair_style mlff` to "
+        "continue with another one",
+        restart_model.name, restart_model.sha256, header, path, info->name, info->sha256, info->header_sha256);
   }
 };
 

@@ -17,17 +17,17 @@ using namespace LAMMPS_NS;
 
 void PairMLFF::open_inner(const std::vector<std::string> &names)
 {
-  impl->inner = std::make_unique<MLFFInnerModel>(lmp, this, impl->settings, names, impl->info->device_number);
-  comm_reverse_off = std::max(comm_reverse_off, impl->inner->between_ranks().reverse_width());
+  impl->inner = std::make_unique<MLFFInnerModel>(lmp, this, impl->settings, names, impl->main.info->device_number);
+  comm_reverse_off = std::max(comm_reverse_off, impl->inner->halo().reverse_width());
   if (lmp->citeme) lmp->citeme->add(MLFFLoader::citation(impl->inner->info()));
 }
 
 /* The levels of run_style respa. */
 void PairMLFF::compute_inner()
 {
-  check_initialised();
+  check_initialized();
   check_levels(true);
-  impl->talking = &impl->inner->between_ranks();
+  impl->active_halo = &impl->inner->halo();
   impl->inner->add_forces(list);
 }
 
@@ -40,31 +40,30 @@ void PairMLFF::compute_middle()
 void PairMLFF::compute_outer(int eflag, int vflag)
 {
   evaluate(eflag, vflag);
-  impl->talking = &impl->inner->between_ranks();
-  impl->inner->take_forces_off(list);
+  impl->active_halo = &impl->inner->halo();
+  impl->inner->subtract_forces(list);
 }
 
 /* Headers of run_style respa do not come with every LAMMPS, but the first call of a run says which level is used. */
 void PairMLFF::check_levels(bool inner) const
 {
-  impl->asks = false;
+  if (impl->phase == RunPhase::FIRST_CALL) impl->phase = RunPhase::FIRST_EVALUATION;
   static const char *const use = "`run_style respa 2 N inner 1 0 0 outer 2`";
   if (inner && !impl->inner)
-    error->all(FLERR, "pair_style mlff: run_style respa with levels `inner` and `outer` needs a cheap model for the "
-                      "inner one: `pair_style mlff inner MODEL.yaml`");
+    error->all(FLERR, "pair_style mlff: run_style respa with levels `inner` and `outer` needs a second model for the "
+                      "inner level: use `pair_style mlff inner MODEL.yaml`");
   if (!inner && impl->has_levels())
     error->all(FLERR, std::string("pair_style mlff: with `inner ") + impl->settings.inner +
-                          "` run_style respa wants the levels `inner` and `outer`, and not `pair` or `hybrid`, which "
-                          "evaluate the other model alone; use " +
-                          use + " or take the keyword away");
+                          "` run_style respa must use the levels `inner` and `outer`, not `pair` or `hybrid`. Use " +
+                          use + ", or remove the keyword `inner`");
 }
 
 /* How often each model was evaluated in this run. */
 void PairMLFF::report_levels() const
 {
   if (comm->me != 0) return;
-  utils::logmesg(lmp,
-                 mlff_format("pair_style mlff: %lld evaluations of %s (inner), %lld of %s (outer)\n",
-                             static_cast<long long>(impl->inner->n_evaluations() - impl->n_inner_before),
-                             impl->inner->info()->name, static_cast<long long>(impl->n_evaluations), impl->info->name));
+  utils::logmesg(lmp, mlff_format("pair_style mlff: %lld evaluations of %s (inner), %lld of %s (outer)\n",
+                                  static_cast<long long>(impl->inner->n_evaluations() - impl->n_inner_at_start),
+                                  impl->inner->info()->name, static_cast<long long>(impl->n_evaluations),
+                                  impl->main.info->name));
 }

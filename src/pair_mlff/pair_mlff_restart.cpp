@@ -25,50 +25,50 @@ void PairMLFF::write_restart(FILE *fp)
 
 void PairMLFF::read_restart(FILE *fp)
 {
-  MLFFIdentity &before = impl->before;
-  if (comm->me == 0) utils::sfread(FLERR, &before, sizeof(before), 1, fp, nullptr, error);
-  take_identity(fp);
+  MLFFIdentity &found = impl->restart_model;
+  if (comm->me == 0) utils::sfread(FLERR, &found, sizeof(found), 1, fp, nullptr, error);
+  read_identity(fp);
 }
 
 void PairMLFF::read_restart_settings(FILE *fp)
 {
-  MLFFIdentity &before = impl->before;
+  MLFFIdentity &found = impl->restart_model;
   if (comm->me == 0) {
     const long here = ftell(fp);
-    if (fread(&before, sizeof(before), 1, fp) != 1 || before.sha256[MARK_AT] != MARK) {
-      before = {};
+    if (fread(&found, sizeof(found), 1, fp) != 1 || found.sha256[MARK_AT] != MARK) {
+      found = {};
       fseek(fp, here, SEEK_SET);
     }
   }
-  take_identity(fp);
+  read_identity(fp);
 }
 
 void PairMLFF::write_restart_settings(FILE *fp)
 {
-  MLFFIdentity mine = impl->before;
-  if (impl->info) {
-    snprintf(mine.sha256, sizeof(mine.sha256), "%s", impl->info->sha256);
-    snprintf(mine.name, sizeof(mine.name), "%s", impl->info->name);
-    snprintf(mine.header_sha256, sizeof(mine.header_sha256), "%s", impl->info->header_sha256);
+  MLFFIdentity mine = impl->restart_model;
+  if (impl->main.info) {
+    snprintf(mine.sha256, sizeof(mine.sha256), "%s", impl->main.info->sha256);
+    snprintf(mine.name, sizeof(mine.name), "%s", impl->main.info->name);
+    snprintf(mine.header_sha256, sizeof(mine.header_sha256), "%s", impl->main.info->header_sha256);
   }
   std::string keywords;
   for (const std::string &word : impl->keywords) keywords += word + '\0';
   mine.sha256[MARK_AT] = MARK;
-  mine.n_keywords = impl->again.empty() ? static_cast<int32_t>(keywords.size()) + 1 : 0;
+  mine.n_keywords = impl->restart_problem.empty() ? static_cast<int32_t>(keywords.size()) + 1 : 0;
   fwrite(&mine, sizeof(mine), 1, fp);
   if (mine.n_keywords > 1) fwrite(keywords.data(), keywords.size(), 1, fp);
 }
 
 /* Rank 0 has read what the file has of the model. */
-void PairMLFF::take_identity(FILE *fp)
+void PairMLFF::read_identity(FILE *fp)
 {
-  MLFFIdentity &before = impl->before;
-  MPI_Bcast(&before, sizeof(before), MPI_BYTE, 0, world);
-  before.sha256[sizeof(before.sha256) - 1] = before.name[sizeof(before.name) - 1] = '\0';
-  before.header_sha256[sizeof(before.header_sha256) - 1] = '\0';
-  if (strspn(before.header_sha256, "0123456789abcdef") != 64) before.header_sha256[0] = '\0';
+  MLFFIdentity &found = impl->restart_model;
+  MPI_Bcast(&found, sizeof(found), MPI_BYTE, 0, world);
+  found.sha256[sizeof(found.sha256) - 1] = found.name[sizeof(found.name) - 1] = '\0';
+  found.header_sha256[sizeof(found.header_sha256) - 1] = '\0';
+  if (strspn(found.header_sha256, "0123456789abcdef") != 64) found.header_sha256[0] = '\0';
   if (!allocated) allocate();
-  read_keywords(fp, before.n_keywords);
+  read_keywords(fp, found.n_keywords);
 }
 
 /* The keywords of the run that wrote the file hold on, but for files that would be written over. */
@@ -84,10 +84,10 @@ void PairMLFF::read_keywords(FILE *fp, int n)
   }
   std::vector<std::string> keywords;
   for (size_t at = 0; at < text.size(); at += keywords.back().size() + 1) keywords.emplace_back(text.c_str() + at);
-  take_keywords(keywords);
+  apply_keywords(keywords);
   const MLFFSettings &now = impl->settings;
-  impl->again = "";
-  if (n == 0) impl->again = "the file is from a release that did not write them";
+  impl->restart_problem = "";
+  if (n == 0) impl->restart_problem = "the restart file was written by a release that did not store them";
   if (!now.out_file.empty() || now.devi_dump > 0.0)
-    impl->again = "its out_file and dump_file would be written over; give them other names";
+    impl->restart_problem = "the run would overwrite the out_file and dump_file of the previous run; give new names";
 }

@@ -9,7 +9,6 @@
 #include "comm.h"
 #include "error.h"
 #include "force.h"
-#include "platform.h"
 #include "update.h"
 
 #include <algorithm>
@@ -27,7 +26,7 @@ static constexpr int VIRIAL_WIDTH = 9;
 
 MLFFResults::MLFFResults(LAMMPS *lammps, MLFFNeighborGraph &made_from, MLFFHalo &between_ranks) :
     Pointers(lammps), graph(made_from), halo(between_ranks), view(made_from.view()), nodes(made_from.nodes()),
-    units(nullptr), results{}, engine_seconds(0.0)
+    units(nullptr), results{}
 {
 }
 
@@ -67,7 +66,7 @@ mlff_result *MLFFResults::request(const Wanted &wanted)
   const auto n_local = static_cast<size_t>(view.n_local), n_nodes = static_cast<size_t>(view.n_nodes);
   const size_t n_members = member_energies.size();
   results = {};
-  if (!view.on_device || forces_go_home()) results.forces = room<Vector>(forces, n_nodes);
+  if (!view.on_device || reverses_forces()) results.forces = room<Vector>(forces, n_nodes);
   if (wanted.atom_energy) results.atom_energy = room<double>(atom_energies, n_local);
   if (wanted.atom_virial) results.atom_virial = room<Tensor>(virials, n_nodes);
   if (wanted.atom_centroid) results.atom_centroid = room<Tensor>(centroids, n_nodes);
@@ -78,45 +77,20 @@ mlff_result *MLFFResults::request(const Wanted &wanted)
   return &results;
 }
 
-std::string MLFFResults::evaluate(mlff_model *model, NeighList *list, const Wanted &wanted, const std::string &who)
-{
-  const mlff_graph *now = graph.update(list);
-  for (bool again = true; again;) {
-    mlff_error problem = {};
-    request(wanted);
-    const double begin = platform::walltime();
-    const mlff_status status = mlff_model_evaluate(model, now, halo.calls(), &results, &problem);
-    engine_seconds = platform::walltime() - begin;
-    std::string text;
-    if (status)
-      text = who + " stopped in step " + std::to_string(update->ntimestep) + " on rank " + std::to_string(comm->me) +
-             ": " + problem.text;
-    if (!graph.problem().empty()) text = who + ": " + graph.problem();
-    const bool stops = !graph.problem().empty() || (status && status != MLFF_E_NUMERIC);
-    int flags[] = {stops, graph.has_new_types(), graph.is_outrun()};
-    const std::string failure = mlff_agree(lmp, text, flags, 3);
-    if (!failure.empty() && flags[0]) error->all(FLERR, failure);
-    if (!failure.empty()) return failure;
-    again = flags[1] && graph.settle_types();
-    if (!again) graph.check_pairs(results.n_edges, flags[2], who);
-  }
-  return "";
-}
-
 /* With newton_pair on, LAMMPS sends what is in f of the ghosts home; otherwise it is done here, on the host. */
-bool MLFFResults::forces_go_home() const
+bool MLFFResults::reverses_forces() const
 {
   return halo.is_needed() && !force->newton_pair;
 }
 
-void MLFFResults::send_forces_home()
+void MLFFResults::reverse_forces()
 {
-  if (forces_go_home()) halo.send_home(forces.data(), 3);
+  if (reverses_forces()) halo.reverse_to_owners(forces.data(), 3);
 }
 
 void MLFFResults::add_forces()
 {
-  send_forces_home();
+  reverse_forces();
   MLFFArrays *arrays = graph.other_arrays();
   if (!arrays) {
     add_forces_of_atoms(1.0);
@@ -142,7 +116,7 @@ void MLFFResults::add_forces_of_atoms(double factor)
 
 const double (*MLFFResults::owned_forces())[3]
 {
-  halo.send_home(forces.data(), 3);
+  halo.reverse_to_owners(forces.data(), 3);
   if (!graph.has_order()) return reinterpret_cast<const double(*)[3]>(forces.data());
   ordered.resize(3 * static_cast<size_t>(view.n_local) + 3);
   for (int i = 0; i < view.n_local; i++) std::copy_n(&forces[3 * nodes.row_of[i]], 3, &ordered[3 * i]);
@@ -153,10 +127,10 @@ const double (*MLFFResults::whole_forces())[3]
 {
   using Vector = double[3];
   if (!results.forces) return nullptr;
-  const bool is_whole = !halo.is_needed() || forces_go_home();
+  const bool is_whole = !halo.is_needed() || reverses_forces();
   if (!is_whole) {
     ordered.assign(forces.begin(), forces.end());
-    halo.send_home(ordered.data(), 3);
+    halo.reverse_to_owners(ordered.data(), 3);
   }
   return reinterpret_cast<const Vector *>(is_whole ? forces.data() : ordered.data());
 }
@@ -168,7 +142,7 @@ double *MLFFResults::member_forces_of(int k)
 
 const double *MLFFResults::owned_member_forces(int k)
 {
-  halo.send_home(member_forces_of(k), 3);
+  halo.reverse_to_owners(member_forces_of(k), 3);
   return member_forces_of(k);
 }
 
@@ -186,14 +160,14 @@ void MLFFResults::add_atom_energies(double *eatom) const
  * newton settings and between plain and hybrid styles. */
 void MLFFResults::add_atom_virials(double **vatom)
 {
-  halo.send_home(virials.data(), VIRIAL_WIDTH);
+  halo.reverse_to_owners(virials.data(), VIRIAL_WIDTH);
   for (int i = 0; i < view.n_local; i++)
     for (int k = 0; k < 6; k++) vatom[i][k] += units->per_ev * virials[9 * static_cast<size_t>(nodes.row_of[i]) + k];
 }
 
 void MLFFResults::add_centroid_virials(double **cvatom)
 {
-  halo.send_home(centroids.data(), VIRIAL_WIDTH);
+  halo.reverse_to_owners(centroids.data(), VIRIAL_WIDTH);
   for (int i = 0; i < view.n_local; i++)
     for (int k = 0; k < 9; k++) cvatom[i][k] += units->per_ev * centroids[9 * static_cast<size_t>(nodes.row_of[i]) + k];
 }

@@ -29,16 +29,11 @@ class MLFFResults : protected Pointers {
   };
   /* Cleared result for the last graph, with the arrays that are wanted. */
   mlff_result *request(const Wanted &wanted);
-  /* Evaluates a model of this graph for the atoms of now, with a full list, and proves that it saw all pairs. Returns
-   * the error of atoms that overlap or of numbers that are not finite, the same on all ranks, else "" ; other errors
-   * stop all ranks. who: begins their texts. Collective. */
-  std::string evaluate(mlff_model *model, class NeighList *list, const Wanted &wanted, const std::string &who);
   const mlff_result &last() const { return results; }
-  double seconds() const { return engine_seconds; }    // of the engine in the last evaluation, wall time
   /* Into the arrays of LAMMPS. add_forces and the virials are collective.
    * add_forces is both of the others; the first once for each evaluation, the second (times a factor) at will. */
   void add_forces();
-  void send_forces_home();
+  void reverse_forces();
   void add_forces_of_atoms(double factor);
   void add_virial(double *virial) const;
   void add_atom_energies(double *eatom) const;
@@ -70,10 +65,9 @@ class MLFFResults : protected Pointers {
   const struct MLFFNodes &nodes;
   const MLFFUnits *units;
   mlff_result results;
-  double engine_seconds;
   std::vector<double> forces, ordered, virials, centroids, atom_energies, spread;
   std::vector<double> member_energies, member_forces, member_virials;
-  bool forces_go_home() const;
+  bool reverses_forces() const;
 };
 
 }    // namespace LAMMPS_NS

@@ -95,7 +95,7 @@ static std::string check_version(void *lmp)
   const int compiled = date_of_version(MLFF_LAMMPS_VERSION);
   const int running = lammps_version ? lammps_version(lmp) : static_cast<LAMMPS *>(lmp)->num_ver;
   if (compiled == running) return "";
-  return "it was compiled for LAMMPS " MLFF_LAMMPS_VERSION ", and this is " +
+  return "it was compiled for LAMMPS " MLFF_LAMMPS_VERSION ", but this is LAMMPS " +
          std::string(static_cast<LAMMPS *>(lmp)->version) + ": compile it again for this LAMMPS [mlff-11]";
 }
 
@@ -107,8 +107,9 @@ static std::string check_sizes(void *lmp)
   for (int k = 0; k < 3; k++) {
     const int running = lammps_extract_setting(lmp, names[k]);
     if (running != compiled[k])
-      return std::string("its ") + names[k] + " has " + std::to_string(compiled[k]) + " bytes, that of this LAMMPS " +
-             std::to_string(running) + ": compile it with the same LAMMPS_BIGBIG or LAMMPS_SMALLBIG [mlff-12]";
+      return std::string("its ") + names[k] + " has " + std::to_string(compiled[k]) +
+             " bytes, but that of this LAMMPS has " + std::to_string(running) +
+             ": compile it with the same LAMMPS_BIGBIG or LAMMPS_SMALLBIG [mlff-12]";
   }
   return "";
 }
@@ -127,7 +128,7 @@ static std::string check_mpi()
   if (MPI_Get_library_version) MPI_Get_library_version(text, &length);
   if (strstr(text, compiled) || strstr(text, also) || strstr(text, "MVAPICH") || strstr(text, "CRAY MPICH")) return "";
   text[strcspn(text, "\n,")] = '\0';
-  return std::string("it was compiled for ") + compiled + ", and this LAMMPS runs with " + text +
+  return std::string("it was compiled for ") + compiled + ", but this LAMMPS uses " + text +
          ": compile it with the MPI of this LAMMPS [mlff-13]";
 #else
   return "";

@@ -46,17 +46,17 @@ static void expect(const MLFFGpuMPI &found, bool is_gpu_aware, const char *part)
 
 START_TEST(the_library_is_asked)
 {
-  expect(mlff_gpu_mpi("auto", find_none), false, "host memory (MPI does not say");
+  expect(mlff_gpu_mpi("auto", find_none), false, "host memory (MPI does not report");
   openmpi_answer = 1;
   expect(mlff_gpu_mpi("auto", find_openmpi), true, "from GPU to GPU by MPI (MPIX_Query_cuda_support)");
   openmpi_answer = 0;
-  expect(mlff_gpu_mpi("auto", find_openmpi), false, "MPIX_Query_cuda_support: MPI does not take");
+  expect(mlff_gpu_mpi("auto", find_openmpi), false, "MPIX_Query_cuda_support: MPI does not support GPU memory");
   mpich_answer = 1;
   mpich_kind = -1;
   expect(mlff_gpu_mpi("auto", find_mpich), true, "MPIX_GPU_query_support");
   ck_assert_int_eq(mpich_kind, 0); /* MPIX_GPU_SUPPORT_CUDA */
   mpich_status = 1;
-  expect(mlff_gpu_mpi("auto", find_mpich), false, "MPIX_GPU_query_support: MPI does not take");
+  expect(mlff_gpu_mpi("auto", find_mpich), false, "MPIX_GPU_query_support: MPI does not support GPU memory");
   mpich_status = mpich_answer = 0;
   expect(mlff_gpu_mpi("auto", find_mpich), false, "host memory");
 }
@@ -73,7 +73,7 @@ END_TEST
 /* No MPI is linked into this program. */
 START_TEST(without_mpi)
 {
-  expect(mlff_gpu_mpi("auto"), false, "MPI does not say");
+  expect(mlff_gpu_mpi("auto"), false, "MPI does not report");
 }
 END_TEST
 

@@ -209,7 +209,7 @@ def test_recorded_steps(zoo, tmp_path, model, ranks):
     for graph in ("on", "off"):
         text = dynamics("graph", tmp_path, f"device cuda graph {graph}", zoo[model], n=side(model))
         output = launch(text, str(tmp_path), ranks)
-        replayed = int(re.search(r"(\d+) of \d+ steps so far were replayed", output).group(1)) if graph == "on" else 0
+        replayed = int(re.search(r"(\d+) of \d+ steps replayed so far", output).group(1)) if graph == "on" else 0
         assert (replayed > 10) == (graph == "on"), output
         lines[graph] = (printed(output), (tmp_path / "graph.dump").read_text(encoding="ascii"))
         assert len(lines[graph][0]) == 5, output
@@ -221,7 +221,7 @@ WARM_UP = r"GPU warm-up [\d.e+]+ ms: first evaluation [\d.e+]+ ms(.*)"
 
 def replays(output):
     """(replayed, steps, recorded) so far, at the end of each run."""
-    found = re.findall(r"(\d+) of (\d+) steps so far were replayed, (\d+) recorded", output)
+    found = re.findall(r"(\d+) of (\d+) steps replayed so far, (\d+) captured", output)
     return [tuple(int(x) for x in numbers) for numbers in found]
 
 
@@ -244,11 +244,11 @@ def test_warm_up(zoo, tmp_path, model):
         assert len(lines[graph]) >= 9, output
         said = re.findall(WARM_UP, output)
         if graph == "off":
-            assert said == [" (recorded steps off: replay no)"]
+            assert said == [" (replay off: replay no)"]
             continue
-        assert re.fullmatch(r", recording [\d.e+]+ ms \(recorded steps on\)", said[0]), said
+        assert re.fullmatch(r", capture [\d.e+]+ ms \(replay on\)", said[0]), said
         counts = replays(output)
-        assert counts[0] == (0, 1, 0) and output.index("GPU warm-up") > output.index("0 of 1 steps so far")
+        assert counts[0] == (0, 1, 0) and output.index("GPU warm-up") > output.index("0 of 1 steps replayed so far")
         if model not in CONSERVATIVE:  # the same results in every step
             assert len(said) == 1 and counts[1:4] == [(5, 7, 1), (10, 13, 1), (15, 18, 1)], (said, counts)
     assert lines["on"] == lines["off"]
@@ -273,12 +273,12 @@ def test_warm_up_refused(zoo, tmp_path, monkeypatch):
     monkeypatch.setenv("MLFF_CUDASIM_FAIL_CAPTURE", "1")
     output = launch(dynamics("refused", tmp_path, "device cuda", zoo["painn"], steps=4), str(tmp_path))
     assert re.search(WARM_UP, output).group(1).endswith(" in cudaStreamBeginCapture)"), output
-    assert "recorded steps off, refused: the step could not be captured" in output and "WARNING" in output
+    assert "replay off, capture failed: the step could not be captured" in output and "WARNING" in output
 
 
 def test_warm_up_of_ranks(zoo, tmp_path):
     """Each rank captures its own steps, also where ranks exchange features."""
-    end = r", recording [\d.e+]+ ms \(recorded steps on\)"
+    end = r", capture [\d.e+]+ ms \(replay on\)"
     for model in ("local", "painn"):
         output = launch(dynamics("ranks", tmp_path, "device cuda", zoo[model], steps=4), str(tmp_path), 2)
         found = re.findall(WARM_UP, output)
@@ -333,7 +333,7 @@ def test_too_large(zoo, tmp_path, monkeypatch):
     """A system that does not fit is refused before the first step. The error has a size that fits and runs."""
     monkeypatch.setenv("MLFF_CUDASIM_MEMORY", "6000000")
     error = fails(dynamics("large", tmp_path, "device cuda", zoo["gaussian"], n=8, steps=0), tmp_path)
-    found = re.search(r"its (\d+) atoms need .* About (\d+) atoms would fit there", error, re.S)
+    found = re.search(r"its (\d+) atoms need .* About (\d+) atoms fit there", error, re.S)
     assert found and "GPU" in error and "device cpu" in error, error
     atoms, fit = int(found.group(1)), int(found.group(2))
     assert atoms == 3 * 8**3 and 0 < fit < atoms

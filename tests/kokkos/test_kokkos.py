@@ -161,7 +161,7 @@ def test_errors(zoo, tmp_path):
     bad positions."""
     case = Case("inner", water(2), mlff(zoo["painn"], options=f"inner {zoo['ani']}"))
     error = fails(case.text(str(tmp_path), single_point=False), tmp_path, 2, arguments=kokkos(2))
-    assert "mlff/kk has no keyword `inner`" in error, error
+    assert "mlff/kk does not support keyword `inner`" in error, error
     case = Case("special", water(2), mlff(zoo["painn"]), style="full", bonds=True)
     error = fails(case.text(str(tmp_path), single_point=False) + "run 0\n", tmp_path, 2, arguments=kokkos(2))
     assert "special_bonds removes the 1-2 neighbor" in error, error

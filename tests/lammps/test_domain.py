@@ -73,8 +73,8 @@ def test_temperature(tmp_path):
     assert one == two
     assert one == [
         "pair_style mlff: in step 1000 temperature 1812 K (mean of 10 looks, every 100 steps) is outside of 280 to "
-        "350 K in the training of random-painn, so its results may be wrong: use a model that was trained on such "
-        "structures, or say `pair_style mlff domain ignore` if it is meant [mlff-42]"
+        "350 K in the training of random-painn. The results may be wrong: use a model that was trained on such "
+        "structures, or set `pair_style mlff domain ignore` if this is intended [mlff-42]"
     ]
     again = warnings(launch(deck(tmp_path, model, hot(30) + f"run {LOOKS}\nrun {LOOKS} pre no\n"), str(tmp_path)))
     assert [re.search(r"in step (\d+) temperature 30 K", s).group(1) for s in again] == ["1000", "2000"]
@@ -171,7 +171,7 @@ def test_what_no_run_begins_with(tmp_path, ranks):
         (short, "run 0\n", near),
     ):
         text = fails(deck(tmp_path, model, more), tmp_path, ranks)
-        assert part in text and text.count("ERROR") == 1 and "the run would begin there" in text, text
+        assert part in text and text.count("ERROR") == 1 and "the run would start there" in text, text
     output = launch(deck(tmp_path, strange, "run 0\nminimize 0 0 1 1\n", "domain ignore"), str(tmp_path), ranks)
     assert "in the training of" not in output
     (text,) = warnings(launch(deck(tmp_path, short, "minimize 0 0 1 1\n", "domain stop"), str(tmp_path), ranks))
@@ -262,7 +262,7 @@ def test_profile_counts(tmp_path):
     outside = json.loads((tmp_path / "p.json").read_text(encoding="utf-8"))["outside"]
     expected = {"n_looks": 21, "temperature": 11, "density": 21, "distance": 21}
     assert outside == {**dict.fromkeys(outside, 0), **expected}
-    line = "outside of the model's training, of 21 looks: temperature in 11, density in 21, distance in 21\n"
+    line = "outside the training domain, of 21 checks: temperature in 11, density in 21, distance in 21\n"
     assert line in output
     again = deck(tmp_path, model, prof + f"{HOLD}run 0\n", "domain ignore")
     launch(again, str(tmp_path))

@@ -57,7 +57,7 @@ def test_nothing_to_gain(tmp_path):
         assert parts[name]["share_of_core"] > 0 and parts[name]["gflops"] > 0, (name, parts[name])
     assert parts["neigh"]["share_of_core"] is None, parts["neigh"]
     said = subprocess.run([PROGRAM, "explain", str(tmp_path / "r.json")], check=True, stdout=subprocess.PIPE, text=True)
-    assert "measured now" in said.stdout and "what would make it faster" in said.stdout, said.stdout
+    assert "measured now" in said.stdout and "possible speed-ups" in said.stdout, said.stdout
 
 
 RDF = "\n".join(f"compute {x} all rdf 200\nfix {x} all ave/time 1 1 1 c_{x}[*] mode vector" for x in "gh")
@@ -116,6 +116,6 @@ def test_rates_of_another_computer(tmp_path):
     rates = {(r["kernels"], r["precision"]): r["gflops"] for r in data["roofs"]}
     with open(tmp_path / "r.json", encoding="utf-8") as f:
         assert again["core_gflops"] == rates[json.load(f)["context"]["kernels"], "fp32"] and first["core_gflops"] > 0
-    assert "is of a processor 'another one'" in explain(other, 1)
+    assert "was measured on processor 'another one'" in explain(other, 1)
     assert "write it by mlff check --roof --json FILE" in explain(none, 1)
     assert "No such file" in explain(str(tmp_path / "nowhere.json"), 1)

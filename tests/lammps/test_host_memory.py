@@ -8,8 +8,8 @@ import pytest
 from harness import CLEAR, launch, water
 from test_runs import start
 
-SHARED = "through memory that ranks of one machine share"
-MESSAGES = "by messages of MPI"
+SHARED = "through shared memory within each node"
+MESSAGES = "by MPI messages"
 
 
 def dynamics(zoo, folder, options, model="painn", steps=30):

@@ -95,8 +95,8 @@ def test_refusal(tmp_path, monkeypatch, ranks, n, kilobytes):
     model = models.painn(str(tmp_path / "huge"), n_features=256)
     text = fails(dynamics("large", tmp_path, mlff(model, options="device cpu"), n, 0), tmp_path, ranks)
     found = re.search(
-        r"not enough memory for one rank: its (\d+) atoms need [\d.]+ MB more, and [\d.]+ MB are left "
-        r"\(the limit of address space \(ulimit -v\)\)\. About (\d+) atoms would fit there",
+        r"not enough memory for one rank: its (\d+) atoms need [\d.]+ MB more, but [\d.]+ MB are free "
+        r"\(the limit of address space \(ulimit -v\)\)\. About (\d+) atoms fit there",
         text,
     )
     assert found, text

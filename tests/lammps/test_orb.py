@@ -168,7 +168,7 @@ def test_minimizers(zoo, tmp_path):
 def test_refusals(zoo, tmp_path):
     run_with = "{}\nthermo_style custom step pe {}\nrun 0\n"
     for compute, text in (
-        ("compute 1 all pe/atom\ncompute 2 all reduce sum c_1", "no energies of atoms"),
+        ("compute 1 all pe/atom\ncompute 2 all reduce sum c_1", "no per-atom energies"),
         ("compute 1 all stress/atom NULL\ncompute 2 all reduce sum c_1[1]", "no per-atom stress"),
     ):
         error = fails(start(zoo, tmp_path) + run_with.format(compute, "c_2"), tmp_path, ranks=2)

@@ -316,9 +316,9 @@ def test_profile(tmp_path):
 # ---- what is refused ------------------------------------------------------------------------------------------------
 
 WRONG = (
-    ("no_inner", "", respa(4), ("needs a cheap model for the inner one", "pair_style mlff inner MODEL.yaml")),
+    ("no_inner", "", respa(4), ("needs a second model for the inner level", "pair_style mlff inner MODEL.yaml")),
     ("pair", "inner PAINN", "run_style respa 2 4 pair 2", ("levels `inner` and `outer`", "not `pair` or `hybrid`")),
-    ("plain", "inner PAINN", "run_style respa 2 4", ("levels `inner` and `outer`", "take the keyword away")),
+    ("plain", "inner PAINN", "run_style respa 2 4", ("levels `inner` and `outer`", "remove the keyword `inner`")),
     ("middle", "inner PAINN", "run_style respa 3 2 2 inner 1 0 0 middle 2 0 0 outer 3", ("no level `middle`",)),
     ("no_file", "inner", "", ("keyword 'inner' has no value",)),
     ("missing", "inner missing.yaml", "", ("inner model", "missing.yaml")),

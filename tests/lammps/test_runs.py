@@ -147,7 +147,7 @@ def test_restart(zoo, tmp_path):
     )
     written = (tmp_path / "devi.txt").read_text()
     error = fails(f"read_restart noted.restart\npair_coeff * * {zoo['ani']} O H\nrun 0\n", tmp_path)
-    assert "keywords again after read_restart: its out_file and dump_file would be written over" in error, error
+    assert "keywords after read_restart, because the run would overwrite the out_file and dump_file" in error, error
     assert (tmp_path / "devi.txt").read_text() == written
 
 
@@ -163,12 +163,15 @@ def test_restart_in_hybrid(zoo, tmp_path):
         assert "fp64" in launch(again.format("middle.restart"), str(tmp_path), ranks)
         close(read_dump(str(tmp_path / "again.dump")), read_dump(str(tmp_path / "whole.dump")), 1e-9, "after a restart")
     other = fails(again.format("middle.restart").replace(zoo["painn"], zoo["ani"]), tmp_path)
-    assert "the run that wrote this restart used model random-painn" in other, other
+    assert "the restart file was written with model random-painn" in other, other
     data, words = (tmp_path / "middle.restart").read_bytes(), b"precision\0fp64\0"
     end = data.index(words) + len(words)
     (tmp_path / "old.restart").write_bytes(data[: end - len(words) - 256] + data[end:])
     error = fails(again.format("old.restart"), tmp_path)
-    assert "keywords again after read_restart: the file is from a release that did not write them" in error, error
+    assert (
+        "keywords after read_restart, because the restart file was written by a release that did not store them"
+        in error
+    ), error
     style = f"pair_style hybrid/overlay mlff {FP64} {CORE_STYLE}\n"
     launch(again.format(f"old.restart\n{style}"), str(tmp_path))
     close(read_dump(str(tmp_path / "again.dump")), read_dump(str(tmp_path / "whole.dump")), 1e-9, "an old restart")

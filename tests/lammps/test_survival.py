@@ -160,15 +160,17 @@ def test_another_model_at_a_restart(zoo, tmp_path):
     old = data[: at - 4] + bytes(4) + data[at + len(words) :]
     (tmp_path / "old.restart").write_bytes(old)
     text = fails(again.format("pair_coeff * * painn.yaml O H").replace("a.restart", "old.restart"), tmp_path)
-    assert "keywords again after read_restart: the file is from a release that did not write them" in text, text
+    assert (
+        "keywords after read_restart, because the restart file was written by a release that did not store them" in text
+    ), text
     launch(again.format(mlff("painn.yaml", options=FP64)).replace("a.restart", "old.restart"), str(tmp_path))
     text = fails(again.format(""), tmp_path)
     assert "All pair coeffs are not set" in text, text
     models.painn(str(tmp_path / "painn"), seed=77)
     text = fails(again.format(mlff("painn.yaml", options=FP64)), tmp_path, 2)
     assert re.search(
-        r"wrote this restart used model random-painn, sha256 \w{12}, header \w{12}, but painn.yaml is random-painn, "
-        r"sha256 \w{12}, header \w{12}",
+        r"was written with model random-painn \(sha256 \w{12}, header \w{12}\), but painn.yaml is random-painn "
+        r"\(sha256 \w{12}, header \w{12}\)",
         text,
     ), text
     assert "pair_style none" in text
@@ -244,7 +246,9 @@ def test_full_disk(zoo, tmp_path):
         assert "cannot write disk/hard.xyz: No space left on device; no more frames are written" in output, output[
             -3000:
         ]
-        assert output.count("disk/r.json: cannot be written: No space left on device (said once") == 1, output[-3000:]
+        assert output.count("disk/r.json: cannot be written: No space left on device (reported once") == 1, output[
+            -3000:
+        ]
         assert "an older report is in disk/r.json" in output
         assert "WENT ON 60" in output
         lines = (disk / "hard.xyz").read_text().splitlines()

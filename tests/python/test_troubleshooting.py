@@ -11,7 +11,7 @@ PAGE = os.path.join(helpers.ROOT, "docs", "troubleshooting.md")
 CODE = re.compile(r"\[mlff-\d\d\]")
 # Lines of the log, and the beginning of several errors.
 TABLES = (
-    "type -> element (mass of the type, of the element)",
+    "type -> element (mass of the type, mass of the element)",
     "plugin mlff was not loaded",
     "near the first frame the energy changes by",
 )

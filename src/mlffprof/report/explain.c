@@ -96,7 +96,7 @@ static mlffprof_status find_roof(mlffprof_document *d, const mlffprof_report *p,
     return mlffprof_document_fail(d, NULL,
                                   "there are no rates of a core in it: write it by mlff check --roof --json FILE");
   if (cpu && of && strcmp(cpu, of) != 0)
-    return mlffprof_document_fail(d, NULL, "is of a processor '%s', and the report of '%s'", cpu, of);
+    return mlffprof_document_fail(d, NULL, "was measured on processor '%s', but the report on '%s'", cpu, of);
   for (const mlff_yaml *row = list->first; row; row = row->next) {
     MLFFPROF_TRY(mlffprof_get_text(d, row, "kernels", &kernels));
     MLFFPROF_TRY(mlffprof_get_text(d, row, "precision", &precision));
@@ -106,8 +106,8 @@ static mlffprof_status find_roof(mlffprof_document *d, const mlffprof_report *p,
     MLFFPROF_TRY(mlffprof_get_number(d, row, "cache_gb_per_s", &roof->cache_gbs));
     return mlffprof_get_number(d, row, "memory_gb_per_s", &roof->memory_gbs);
   }
-  return mlffprof_document_fail(d, list, "there are no rates of kernels %s in %s, which the report is of",
-                                used ? used : "(not known)", wanted ? wanted : "(not known)");
+  return mlffprof_document_fail(d, list, "no rates for kernels %s in precision %s, which the report used",
+                                used ? used : "(unknown)", wanted ? wanted : "(unknown)");
 }
 
 mlffprof_status mlffprof_roof_read(const char *path, const mlffprof_report *report, mlffprof_roof *roof,
@@ -146,8 +146,8 @@ static void print_roof(const mlffprof_report *p, const mlffprof_roof *roof, FILE
             shown(roof->gflops, 1, texts[0]), shown(roof->cache_gbs, 1, texts[1]), shown(roof->memory_gbs, 1, texts[2]),
             roof->source);
   else
-    fputs("  what a core can do is not known here: run mlff check --roof --json FILE where the report is from, and "
-          "give\n  the file with --roof\n",
+    fputs("  the limits of this core are unknown: run mlff check --roof --json FILE on the machine of the report, and "
+          "pass\n  FILE with --roof\n",
           out);
   if (isfinite(share))
     fprintf(out, "  a message between ranks takes %s us, so that those of LAMMPS need %s %% of comm\n",
@@ -158,15 +158,15 @@ static void print_nothing(const mlffprof_report *p, const mlffprof_roof *roof, F
 {
   char texts[2][MLFF_NUMBER_SIZE];
   const mlffprof_component_result *c = longest_part(p);
-  fputs("  nothing in the settings of this run: no advice gains 5 % or more", out);
+  fputs("  No setting would speed up this run by 5 % or more", out);
   if (!c) {
     fputs("\n", out);
     return;
   }
   const double of_core = core_share(c, roof);
   fprintf(out, ".\n  The model's largest part is %s, %s %% of the step", c->name, shown(100 * c->share, 0, texts[0]));
-  if (isfinite(of_core)) fprintf(out, ", at %s %% of what this core can do", shown(100 * of_core, 0, texts[1]));
-  fputs(": only a smaller model (mlff distill), more ranks or a GPU is faster\n", out);
+  if (isfinite(of_core)) fprintf(out, ", at %s %% of the limit of this core", shown(100 * of_core, 0, texts[1]));
+  fputs(". Only a smaller model (mlff distill), more ranks or a GPU would be faster\n", out);
 }
 
 static void print_text(const mlffprof_report *p, const mlffprof_roof *roof, FILE *out)
@@ -187,7 +187,7 @@ static void print_text(const mlffprof_report *p, const mlffprof_roof *roof, FILE
     }
   }
   print_roof(p, roof, out);
-  fputs("\nwhat would make it faster\n", out);
+  fputs("\npossible speed-ups\n", out);
   for (int k = 0; k < n; k++)
     fprintf(out, "  %d. up to %sx: %s, %s %% of the step: %s\n", k + 1, shown(losses[k]->gain, 2, texts[0]),
             losses[k]->component, shown(100 * losses[k]->share, 0, texts[1]), losses[k]->advice);

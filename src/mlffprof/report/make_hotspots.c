@@ -1,7 +1,8 @@
-/* make_hotspots.c: components above a tenth of the step, the waiting for the busiest rank, steps that differ, and
- * memory that grows, each with advice that holds for this run: it is chosen by what was recorded (how often lists were
- * rebuilt, ranks, atoms, precision, kernels, causes of slow steps) and quotes it. Beside it stands how much faster the
- * run can be by it, at most. */
+/* make_hotspots.c: what a run spends its time and memory on, with advice and the possible speed-up.
+ *
+ * Hotspots are components above a tenth of the step, waiting for the busiest rank, steps that differ, and memory that
+ * grows. Advice depends on what was recorded and quotes it: rebuilds of lists, ranks, atoms, precision, kernels, causes
+ * of slow steps. Speed-ups are upper bounds. */
 #include "report/make.h"
 #include "../../base/number.h"
 
@@ -9,7 +10,22 @@
 #include <stdio.h>
 #include <string.h>
 
-static const double hot = 0.1, uneven = 0.2; /* of the step; coefficient of variation */
+#define ADVICE_NEIGHBORS \
+  "proportional to the neighbors within the cutoff: a model with a smaller cutoff or fewer layers"
+
+static const double hot = 0.1;    /* share of the step */
+static const double uneven = 0.2; /* coefficient of variation of the steps */
+
+/* Run times relative to the best setting. Medians of five models on one core of a Xeon with AVX-512 and AMX,
+ * 2026-11-23 (docs/reports.md, "Why is it slow?"); other processors differ, so they rank advice and bound its gain.
+ * Kernels of ARM processors were not measured. */
+static const struct {
+  const char *kernels; /* first characters of the name */
+  double times;
+} kernel_times[] = {{"generic", 3.6}, {"avx2", 1.5}, {"avx512", 1}};
+static const double fp64_times = 2, mixed_without_amx_times = 1.3;
+static const double amx_speedup = 1.8; /* of GEMM in mixed precision, from amx_mflop MFLOP per atom on */
+static const double amx_mflop = 2;
 
 static const mlffprof_tag_result *find_tag(const mlffprof_report *p, const char *name)
 {
@@ -36,11 +52,12 @@ static const mlffprof_component_result *largest_child(const mlffprof_report *p, 
   return best;
 }
 
-static const char *advise_neigh(const mlffprof_report *p)
+static const char *advise_neigh(const mlffprof_report *p, const mlffprof_component_result *c)
 {
+  (void) c;
   const double every = tag_fraction(p, "neighbor_rebuild");
   if (every <= 0)
-    return "no rebuild was marked: the time goes into checking distances; neigh_modify every N checks less often";
+    return "no rebuild was recorded, so distance checks take the time: neigh_modify every N checks less often";
   if (every >= 0.05)
     return mlffprof_arena_printf(
         p->arena,
@@ -55,19 +72,19 @@ static const char *advise_neigh(const mlffprof_report *p)
                                percent);
 }
 
-/* What to say where ranks wait for each other; NULL where they do not. */
+/* NULL: ranks do not wait for each other. */
 static const char *advise_balance(const mlffprof_report *p)
 {
   const double waiting = tag_fraction(p, "other_rank");
   if (p->n_ranks < 2 || waiting < 0.2 || p->n_slowest_ranks < 1 || p->n_steps < 1) return NULL;
   return mlffprof_arena_printf(p->arena,
                                "ranks wait for each other in %.0f %% of the steps, for rank %d in %.0f %%: balance, or "
-                               "another grid of processors",
+                               "use another grid of processors",
                                100 * waiting, p->slowest_rank[0],
                                100 * (double) p->slowest_rank_steps[0] / (double) p->n_steps);
 }
 
-/* Ranks wait for the busiest one. What helps depends on whether it has more atoms, or its atoms cost more. */
+/* For a busiest rank that has more atoms than the others, or whose atoms cost more. */
 static const char *advise_imbalance(const mlffprof_report *p)
 {
   const mlffprof_balance *b = &p->balance;
@@ -90,18 +107,20 @@ static const char *advise_imbalance(const mlffprof_report *p)
                                b->atoms_imbalance > 0 ? " times the atoms" : "");
 }
 
-static const char *advise_other(const mlffprof_report *p)
+static const char *advise_other(const mlffprof_report *p, const mlffprof_component_result *c)
 {
+  (void) c;
   const char *balance = advise_balance(p);
   if (balance) return balance;
   if (p->n_ranks > 1)
-    return "time outside of all timed parts: waiting for other ranks before neighbor lists are checked, or other "
-           "programs";
-  return "time outside of all timed parts: other programs on this processor, or untimed work";
+    return "time outside all timed parts: waiting for other ranks before neighbor lists are checked, or other programs";
+  return "time outside all timed parts: other programs on this processor, or untimed work";
 }
 
-static const char *advise_comm(const mlffprof_report *p, const char *what)
+static const char *advise_comm(const mlffprof_report *p, const mlffprof_component_result *c)
 {
+  const char *what =
+      strcmp(c->name, "comm") ? "exchange of features of the model's layers" : "exchange of positions and forces";
   if (p->n_ranks == 1)
     return "one rank, so this is copying of periodic images: a box that is large compared with the cutoff has fewer";
   const char *balance = advise_balance(p);
@@ -112,12 +131,13 @@ static const char *advise_comm(const mlffprof_report *p, const char *what)
   return mlffprof_arena_printf(p->arena, "%s between %d ranks: fewer ranks, or more atoms on each", what, p->n_ranks);
 }
 
-static const char *advise_output(const mlffprof_report *p)
+static const char *advise_output(const mlffprof_report *p, const mlffprof_component_result *c)
 {
+  (void) c;
   const double every = tag_fraction(p, "output");
   if (every <= 0) return "thermo, dump and restart commands: write less often";
   return mlffprof_arena_printf(p->arena,
-                               "something was written in %.0f %% of the steps: larger intervals of thermo, dump "
+                               "output was written in %.0f %% of the steps: use larger intervals of thermo, dump "
                                "and restart",
                                100 * every);
 }
@@ -128,20 +148,20 @@ static int context_is(const mlffprof_report *p, const char *key, const char *tex
   return found && !strcmp(found, text);
 }
 
-/* What a setting costs the whole model: times as long as with the best one of this processor; 1: nothing. */
+/* Time of the model relative to the best value of a setting on this processor; 1: no cost. */
 typedef struct setting_cost {
   double times;
   const char *advice;
 } setting_cost;
 
-/* Times as long as with AVX-512: the middle of five models (docs/reports.md, "Why is it slow?"); 0: not measured,
- * which the paths of ARM processors are not. */
+/* 0: not measured. */
 static double kernel_cost(const char *kernels)
 {
-  return !strcmp(kernels, "generic") ? 3.6 : !strcmp(kernels, "avx2") ? 1.5 : !strncmp(kernels, "avx512", 6) ? 1 : 0;
+  for (size_t k = 0; k < sizeof kernel_times / sizeof *kernel_times; k++)
+    if (!strncmp(kernels, kernel_times[k].kernels, strlen(kernel_times[k].kernels))) return kernel_times[k].times;
+  return 0;
 }
 
-/* Of the kernel path, where the processor has a better one. */
 static setting_cost kernels_cost(const mlffprof_report *p)
 {
   const char *used = mlffprof_context_text(p, "kernels"), *best = mlffprof_context_text(p, "kernels_here");
@@ -149,50 +169,50 @@ static setting_cost kernels_cost(const mlffprof_report *p)
     return (setting_cost){1, NULL};
   return (setting_cost){kernel_cost(used) / kernel_cost(best),
                         mlffprof_arena_printf(p->arena,
-                                              "kernels %s, and this processor has %s: leave the keyword kernels out, "
-                                              "and the best ones are taken",
+                                              "kernels %s, but this processor supports %s: remove the keyword kernels "
+                                              "to use them",
                                               used, best)};
 }
 
 static setting_cost precision_cost(const mlffprof_report *p)
 {
-  if (context_is(p, "precision", "fp64")) return (setting_cost){2, "double precision: fp32 takes about half the time"};
+  if (context_is(p, "precision", "fp64"))
+    return (setting_cost){fp64_times, "double precision: fp32 takes about half the time"};
   if (context_is(p, "precision", "mixed") && !context_is(p, "kernels", "amx"))
-    return (setting_cost){1.3, "precision mixed without AMX: fp32 is faster on this processor"};
+    return (setting_cost){mixed_without_amx_times, "precision mixed without AMX: fp32 is faster on this processor"};
   return (setting_cost){1, NULL};
 }
 
-static int is_product(const mlffprof_component_result *c)
+static int is_gemm(const mlffprof_component_result *c)
 {
   return !strncmp(c->name, "dense", 5);
 }
 
-/* Of single precision where the processor multiplies tiles (AMX) and products are large enough to gain by it. */
-static setting_cost tiles_cost(const mlffprof_report *p)
+/* Cost of single precision where the processor has AMX and the GEMMs are large enough to gain from it. */
+static setting_cost amx_cost(const mlffprof_report *p)
 {
-  const double times = 1.8, large = 2; /* MFLOP for an atom (docs/reports.md, "Why is it slow?") */
-  double products = 0, pair = 0, mflop = 0;
+  double gemm = 0, pair = 0, mflop = 0;
   for (int k = 0; k < p->n_components; k++) {
     const mlffprof_component_result *c = &p->components[k];
     if (!strcmp(c->name, "pair")) pair = c->share;
-    if (!is_product(c)) continue;
-    products += c->share;
+    if (!is_gemm(c)) continue;
+    gemm += c->share;
     mflop += 1e3 * c->gflop * p->n_ranks / (double) p->n_atoms; /* NaN: not counted */
   }
-  if (!context_is(p, "precision", "fp32") || !context_is(p, "kernels_here_mixed", "amx") || !(mflop >= large) ||
-      !(products < pair))
+  if (!context_is(p, "precision", "fp32") || !context_is(p, "kernels_here_mixed", "amx") || !(mflop >= amx_mflop) ||
+      !(gemm < pair))
     return (setting_cost){1, NULL};
-  return (setting_cost){1 / (1 - products / pair * (1 - 1 / times)),
-                        "matrix products in single precision, and this processor has AMX: precision mixed is up to "
-                        "1.8 times as fast in them"};
+  return (setting_cost){1 / (1 - gemm / pair * (1 - 1 / amx_speedup)),
+                        "matrix products in single precision, but this processor has AMX: precision mixed makes "
+                        "them up to 1.8 times as fast"};
 }
 
-/* The setting that costs most; advice is NULL where none does. */
+/* The most expensive setting; advice is NULL if none costs anything. */
 static setting_cost worst_setting(const mlffprof_report *p)
 {
   setting_cost best = {1, NULL};
   if (!p->device || strcmp(p->device, "cpu")) return best;
-  const setting_cost all[] = {kernels_cost(p), precision_cost(p), tiles_cost(p)};
+  const setting_cost all[] = {kernels_cost(p), precision_cost(p), amx_cost(p)};
   for (int k = 0; k < 3; k++)
     if (all[k].times > 1.1 * best.times) best = all[k];
   return best;
@@ -209,25 +229,26 @@ static const char *advise_pair(const mlffprof_report *p, const mlffprof_componen
   return "this is the model: a smaller or distilled one, more ranks, or a GPU";
 }
 
-/* On CPUs a lower precision than single is a loss, unless the processor multiplies tiles (AMX) and these are large. */
-static const char *advise_products(const mlffprof_report *p)
+static const char *advise_gemm(const mlffprof_report *p, const mlffprof_component_result *c)
 {
+  (void) c;
   if (!p->device || strcmp(p->device, "cpu")) return "matrix products: a model with fewer features, layers or members";
   if (context_is(p, "kernels", "generic"))
-    return "matrix products with kernels generic, without vector units: leave kernels out, and the best ones of this "
-           "processor are taken";
+    return "matrix products with kernels generic, without vector units: remove the keyword kernels to use the best "
+           "ones "
+           "of this processor";
   if (context_is(p, "precision", "fp64")) return "matrix products in double precision: fp32 takes about half the time";
   if (context_is(p, "precision", "mixed"))
     return context_is(p, "kernels", "amx")
                ? "matrix products with precision mixed and AMX: only a model with fewer features, layers or members is "
                  "faster on a core"
                : "matrix products with precision mixed: fp32 is faster on a processor without AMX";
-  const char *tiles = tiles_cost(p).advice;
-  if (tiles) return tiles;
+  const char *amx = amx_cost(p).advice;
+  if (amx) return amx;
   return "matrix products in single precision: only a model with fewer features, layers or members is faster on a core";
 }
 
-/* Of the steps with a cause, the one that adds the most time to what a step without a cause takes; NULL: none does. */
+/* The cause of slow steps that adds the most time in total; NULL: none adds more than *added. */
 static const mlffprof_tag_result *costliest_tag(const mlffprof_report *p, double *added)
 {
   const mlffprof_tag_result *best = NULL;
@@ -242,24 +263,24 @@ static const mlffprof_tag_result *costliest_tag(const mlffprof_report *p, double
   return best;
 }
 
-static const char *help_for(const char *tag)
+static const char *remedy(const char *tag)
 {
   static const struct {
-    const char *tag, *help;
+    const char *tag, *remedy;
   } known[] = {{"neighbor_rebuild", "a larger neighbor skin or neigh_modify delay rebuilds less often"},
                {"output", "larger intervals of thermo, dump and restart"},
-               {"other_rank", "balance, or one rank for each core (mpiexec --bind-to core)"},
+               {"other_rank", "balance, or use one rank per core (mpiexec --bind-to core)"},
                {"buffer_growth", "longer warmup: buffers grow until they fit"},
-               {"graph_capture", "longer warmup: steps are recorded once"},
+               {"graph_capture", "longer warmup: steps are captured once"},
                {"preempted",
-                "another process had the processor: a core for each rank (mpiexec --bind-to core, taskset)"},
-               {"box_change", "a barostat acts: nothing to gain here"}};
+                "another process used the processor: use one core per rank (mpiexec --bind-to core, taskset)"},
+               {"box_change", "a barostat changes the box: nothing to gain here"}};
   for (size_t k = 0; k < sizeof known / sizeof *known; k++)
-    if (!strcmp(known[k].tag, tag)) return known[k].help;
+    if (!strcmp(known[k].tag, tag)) return known[k].remedy;
   return "a trace shows them";
 }
 
-/* Share of the time that steps take beyond the median one. */
+/* Share of the run time above the median step. */
 static double beyond_median(const mlffprof_report *p)
 {
   double all = 0, more = 0;
@@ -279,14 +300,14 @@ static const char *advise_spread(const mlffprof_report *p, double beyond)
   if (!cause)
     return mlffprof_arena_printf(p->arena,
                                  "steps differ (CV %s) without a cause in this program: other programs on the machine, "
-                                 "or a clock that changes; pin ranks to cores and leave the machine alone",
+                                 "or a changing clock frequency; pin ranks to cores and run nothing else",
                                  cv);
   mlff_number_fixed(cause->times_untagged, 1, times);
   return mlffprof_arena_printf(p->arena, "steps differ (CV %s): those with %s take %s times as long as others: %s", cv,
-                               cause->name, times, help_for(cause->name));
+                               cause->name, times, remedy(cause->name));
 }
 
-/* Of host and device the one that grows more, in verdict. */
+/* Host or device, the one with the worse verdict. */
 static const mlffprof_memory_result *growing_memory(const mlffprof_report *p)
 {
   return p->memory.device.verdict > p->memory.host.verdict ? &p->memory.device : &p->memory.host;
@@ -297,35 +318,13 @@ static const char *advise_memory(const mlffprof_report *p)
   const mlffprof_memory_result *m = growing_memory(p);
   return mlffprof_arena_printf(
       p->arena,
-      "memory of the %s %s: mlff soak MODEL STRUCTURE tells whether it is the model; else look "
-      "for what the script makes on the way (fixes, computes, dumps)",
+      "memory of the %s %s: mlff soak MODEL STRUCTURE shows whether the model grows; otherwise check "
+      "the fixes, computes and dumps of the script",
       m == &p->memory.host ? "host" : "device", m->reason ? m->reason : "grows");
 }
 
-static const char *advise(const mlffprof_report *p, const mlffprof_component_result *c)
-{
-  const char *name = c->name;
-  if (!strcmp(name, "pair")) return advise_pair(p, c);
-  if (!strcmp(name, "neigh")) return advise_neigh(p);
-  if (!strcmp(name, "comm")) return advise_comm(p, "exchange of positions and forces");
-  if (!strcmp(name, "exchange")) return advise_comm(p, "exchange of features of the model's layers");
-  if (!strcmp(name, "output")) return advise_output(p);
-  if (!strcmp(name, "modify")) return "fixes and computes: look for expensive ones, or let them act every N steps";
-  if (!strcmp(name, "edges"))
-    return "pairs within cutoff + skin are checked in every step: a smaller neighbor skin leaves fewer";
-  if (!strncmp(name, "message", 7) || !strncmp(name, "descriptor", 10) || !strcmp(name, "forces"))
-    return "proportional to the neighbors within the cutoff: a model with a smaller cutoff or fewer layers";
-  if (is_product(c)) return advise_products(p);
-  if (!strcmp(name, "copy")) return "copies between host and device: more atoms per device, or LAMMPS' Kokkos package";
-  if (!strcmp(name, "other")) return advise_other(p);
-  const mlffprof_component_result *child = largest_child(p, name);
-  if (child)
-    return mlffprof_arena_printf(p->arena, "its largest part is '%s', %.0f %% of the step", child->name,
-                                 100 * child->share);
-  return "a tenth of the step or more: worth a look with a trace";
-}
-
-static double without(double share)
+/* Speed-up if this share of the step is saved; NaN: none. */
+static double speedup(double share)
 {
   return share > 0 && share < 1 ? 1 / (1 - share) : NAN;
 }
@@ -338,28 +337,89 @@ static double needless_pairs(const mlffprof_report *p)
   return skin > least ? 1 - pow((cutoff + least) / (cutoff + skin), 3) : 0; /* NaN: not larger */
 }
 
-/* Times as fast when the advice on a component is followed; NaN: not faster, or not known. */
-static double gain_of(const mlffprof_report *p, const mlffprof_component_result *c)
+/* Speed-ups by the advice on a component; NaN: none, or unknown. */
+static double pair_speedup(const mlffprof_report *p, const mlffprof_component_result *c)
+{
+  const setting_cost setting = worst_setting(p);
+  return setting.advice ? speedup(c->share * (1 - 1 / setting.times)) : NAN;
+}
+
+static double neigh_speedup(const mlffprof_report *p, const mlffprof_component_result *c)
 {
   const double often = 0.05, every = tag_fraction(p, "neighbor_rebuild");
-  if (!strcmp(c->name, "pair")) {
-    const setting_cost setting = worst_setting(p);
-    return setting.advice ? without(c->share * (1 - 1 / setting.times)) : NAN;
+  return every > often ? speedup(c->share * (1 - often / every)) : NAN;
+}
+
+static double edges_speedup(const mlffprof_report *p, const mlffprof_component_result *c)
+{
+  return speedup(c->share * needless_pairs(p));
+}
+
+static double whole_speedup(const mlffprof_report *p, const mlffprof_component_result *c)
+{
+  (void) p;
+  return speedup(c->share);
+}
+
+/* Waiting for the busiest rank is a hotspot of its own. */
+static double comm_speedup(const mlffprof_report *p, const mlffprof_component_result *c)
+{
+  return p->n_ranks > 1 ? speedup(c->share - fmax(0, p->balance.waiting)) : NAN;
+}
+
+/* Advice on components: a text, or a function that makes it. A name ending in * is a prefix. */
+static const struct rule {
+  const char *component, *text;
+  const char *(*advise)(const mlffprof_report *p, const mlffprof_component_result *c);
+  double (*speedup)(const mlffprof_report *p, const mlffprof_component_result *c);
+} rules[] = {
+    {"pair", NULL, advise_pair, pair_speedup},
+    {"neigh", NULL, advise_neigh, neigh_speedup},
+    {"comm", NULL, advise_comm, comm_speedup},
+    {"exchange", NULL, advise_comm, comm_speedup},
+    {"output", NULL, advise_output, whole_speedup},
+    {"modify", "fixes and computes: find expensive ones, or apply them every N steps", NULL, whole_speedup},
+    {"edges", "pairs within cutoff + skin are checked in every step: a smaller neighbor skin leaves fewer", NULL,
+     edges_speedup},
+    {"message*", ADVICE_NEIGHBORS, NULL, NULL},
+    {"descriptor*", ADVICE_NEIGHBORS, NULL, NULL},
+    {"forces", ADVICE_NEIGHBORS, NULL, NULL},
+    {"dense*", NULL, advise_gemm, NULL},
+    {"copy", "copies between host and device: more atoms per device, or LAMMPS' Kokkos package", NULL, NULL},
+    {"other", NULL, advise_other, NULL},
+};
+
+static const struct rule *find_rule(const char *component)
+{
+  for (size_t k = 0; k < sizeof rules / sizeof *rules; k++) {
+    const size_t n = strcspn(rules[k].component, "*");
+    const int is_prefix = rules[k].component[n] == '*';
+    if (!strncmp(component, rules[k].component, n) && (is_prefix || !component[n])) return &rules[k];
   }
-  if (!strcmp(c->name, "neigh")) return every > often ? without(c->share * (1 - often / every)) : NAN;
-  if (!strcmp(c->name, "edges")) return without(c->share * needless_pairs(p));
-  if (!strcmp(c->name, "output") || !strcmp(c->name, "modify")) return without(c->share);
-  if (p->n_ranks > 1 && (!strcmp(c->name, "comm") || !strcmp(c->name, "exchange")))
-    return without(c->share - fmax(0, p->balance.waiting)); /* the busiest rank is waited for there; NaN: not known */
-  return NAN;
+  return NULL;
+}
+
+static mlffprof_hotspot hotspot_of(const mlffprof_report *p, const mlffprof_component_result *c)
+{
+  mlffprof_hotspot found = {c->name, c->share, "a tenth of the step or more: a trace shows what it does", NAN};
+  const struct rule *rule = find_rule(c->name);
+  const mlffprof_component_result *child = largest_child(p, c->name);
+  if (rule) {
+    found.advice = rule->text ? rule->text : rule->advise(p, c);
+    if (rule->speedup) found.gain = rule->speedup(p, c);
+  } else if (child) {
+    found.advice = mlffprof_arena_printf(p->arena, "its largest part is '%s', %.0f %% of the step", child->name,
+                                         100 * child->share);
+  }
+  return found;
 }
 
 /* By share, largest first. */
 static void add_hotspot(mlffprof_report *p, mlffprof_hotspot *list, mlffprof_hotspot hotspot)
 {
-  int at = p->n_hotspots++;
-  for (; at > 0 && list[at - 1].share < hotspot.share; at--) list[at] = list[at - 1];
-  list[at] = hotspot;
+  int k = p->n_hotspots++;
+  for (; k > 0 && list[k - 1].share < hotspot.share; k--) list[k] = list[k - 1];
+  list[k] = hotspot;
 }
 
 void mlffprof_make_hotspots(mlffprof_report *p)
@@ -368,13 +428,13 @@ void mlffprof_make_hotspots(mlffprof_report *p)
   if (!list) return;
   for (int k = 0; k < p->n_components; k++) {
     const mlffprof_component_result *c = &p->components[k];
-    if (c->share > hot) add_hotspot(p, list, (mlffprof_hotspot){c->name, c->share, advise(p, c), gain_of(p, c)});
+    if (c->share > hot) add_hotspot(p, list, hotspot_of(p, c));
   }
   if (p->balance.waiting > hot)
     add_hotspot(p, list,
-                (mlffprof_hotspot){"imbalance", p->balance.waiting, advise_imbalance(p), without(p->balance.waiting)});
+                (mlffprof_hotspot){"imbalance", p->balance.waiting, advise_imbalance(p), speedup(p->balance.waiting)});
   const double beyond = p->latency.cv > uneven ? beyond_median(p) : 0;
-  if (beyond > 0) add_hotspot(p, list, (mlffprof_hotspot){"spread", beyond, advise_spread(p, beyond), without(beyond)});
+  if (beyond > 0) add_hotspot(p, list, (mlffprof_hotspot){"spread", beyond, advise_spread(p, beyond), speedup(beyond)});
   if (p->memory.verdict == MLFFPROF_VERDICT_LEAK || p->memory.verdict == MLFFPROF_VERDICT_GROWING) {
     const mlffprof_memory_result *m = growing_memory(p);
     add_hotspot(p, list, (mlffprof_hotspot){"memory", m->growth_bytes / m->final_bytes, advise_memory(p), NAN});

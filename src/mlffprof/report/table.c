@@ -59,7 +59,8 @@ static void print_head(table *t, const mlffprof_report *p)
   if (p->n_atoms >= 0) fprintf(t->out, ", %lld atoms", (long long) p->n_atoms);
   fprintf(t->out, ", %d rank%s", p->n_ranks, p->n_ranks == 1 ? "" : "s");
   if (p->timestamp) fprintf(t->out, ", %s", p->timestamp);
-  fprintf(t->out, "\n  %lld steps measured, %lld of warm-up left out", (long long) p->n_steps, (long long) p->n_warmup);
+  fprintf(t->out, "\n  %lld steps measured, %lld warm-up steps excluded", (long long) p->n_steps,
+          (long long) p->n_warmup);
   if (p->n_warmup) fprintf(t->out, " (mean %s ms)", cell(t, p->warmup.mean, 4));
   fputc('\n', t->out);
   if (p->notes && *p->notes) fprintf(t->out, "  %s\n", p->notes);
@@ -72,7 +73,7 @@ static void print_latency(table *t, const mlffprof_report *p)
   fprintf(t->out, "%10s%10s%10s%10s%10s%10s%10s%10s\n", "mean", "median", "std", "min", "max", "p95", "p99", "cv");
   fprintf(t->out, "%10s%10s%10s%10s%10s%10s%10s%9s%%\n", cell(t, s->mean, 4), cell(t, s->median, 4), cell(t, s->std, 4),
           cell(t, s->min, 4), cell(t, s->max, 4), cell(t, s->p95, 4), cell(t, s->p99, 4), fixed(t, 100 * s->cv, 1));
-  fprintf(t->out, "  %s us/atom   %s steps/s   %s ns/day   %s s in all\n", cell(t, p->us_per_atom, 4),
+  fprintf(t->out, "  %s us/atom   %s steps/s   %s ns/day   %s s in total\n", cell(t, p->us_per_atom, 4),
           cell(t, p->steps_per_second, 5), cell(t, p->ns_per_day, 4), cell(t, p->total_time_s, 4));
 }
 
@@ -170,8 +171,8 @@ static void print_outside(table *t, const mlffprof_report *p)
 #undef ROW
   int n = 0;
   if (!o->n) return;
-  fprintf(t->out, "\noutside of the model's training, of %lld looks:", (long long) o->n);
-  for (size_t k = 1; k < sizeof kinds / sizeof *kinds; k++) /* the first is the number of looks */
+  fprintf(t->out, "\noutside the training domain, of %lld checks:", (long long) o->n);
+  for (size_t k = 1; k < sizeof kinds / sizeof *kinds; k++) /* the first is the number of checks */
     if (kinds[k].n) fprintf(t->out, "%s %s in %lld", n++ ? "," : "", kinds[k].name, (long long) kinds[k].n);
   fprintf(t->out, "%s\n", n ? "" : " none");
 }
@@ -195,7 +196,7 @@ static void print_memory_kind(table *t, const char *name, const mlffprof_memory_
           fixed(t, m->peak_bytes / 1e6, 1), fixed(t, m->final_bytes / 1e6, 1), fixed(t, m->delta_bytes / 1e6, 2),
           mlffprof_verdict_name(m->verdict), or_dash(m->reason));
   if (!isnan(m->reference_bytes))
-    fprintf(t->out, "  %-8s%40s  of the reference model besides\n", "", fixed(t, m->reference_bytes / 1e6, 1));
+    fprintf(t->out, "  %-8s%40s  for the reference model, in addition\n", "", fixed(t, m->reference_bytes / 1e6, 1));
 }
 
 static void print_memory(table *t, const mlffprof_report *p)

@@ -17,12 +17,12 @@ std::string MLFFFeatureExchange::share_memory(bool wanted)
   memory.reset();
   senders.clear();
   receivers.clear();
-  if (!wanted) return "by messages of MPI (node_memory no)";
+  if (!wanted) return "by MPI messages (node_memory no)";
   memory.reset(new MLFFHostMemory(world));
   const std::string why = memory->why_not();
-  if (why.empty()) return "through memory that ranks of one machine share";
+  if (why.empty()) return "through shared memory within each node";
   memory.reset();
-  return "by messages of MPI, as no memory can be shared: " + why;
+  return "by MPI messages, because shared memory is not available: " + why;
 }
 
 void MLFFFeatureExchange::build(const std::vector<int> &rank, const std::vector<int> &index)

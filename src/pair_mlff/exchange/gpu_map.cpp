@@ -48,7 +48,5 @@ std::string LAMMPS_NS::mlff_shared_gpus(const std::vector<MLFFRankDevice> &ranks
   for (const auto &c : counts) n_gpus += c.first.first == worst->host;
   return "more ranks than GPUs: " + std::to_string(on_host[worst->host]) + " ranks of host " + worst->host + " use " +
          std::to_string(n_gpus) + (n_gpus == 1 ? " GPU" : " GPUs") + ", up to " + std::to_string(most) + " of them " +
-         gpu_of(*worst) +
-         ", each with a copy of the model and launches of its own; one rank per GPU is the fastest for " +
-         "most systems";
+         gpu_of(*worst) + ". Use one rank per GPU, which is the fastest for most systems";
 }

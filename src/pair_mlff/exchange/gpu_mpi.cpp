@@ -37,8 +37,8 @@ MLFFGpuMPI LAMMPS_NS::mlff_gpu_mpi(const std::string &wanted, MLFFLookup find)
   if (answer == 0) return {false, std::string(staged) + " (gpu_mpi no)"};
   bool takes_gpu = false;
   const std::string who = ask(find, takes_gpu);
-  if (who.empty()) return {false, std::string(staged) + " (MPI does not say that it takes the memory of GPUs)"};
-  if (!takes_gpu) return {false, std::string(staged) + " (" + who + ": MPI does not take the memory of GPUs)"};
+  if (who.empty()) return {false, std::string(staged) + " (MPI does not report support for GPU memory)"};
+  if (!takes_gpu) return {false, std::string(staged) + " (" + who + ": MPI does not support GPU memory)"};
   return {true, std::string(way) + " (" + who + ")"};
 }
 

@@ -207,13 +207,14 @@ MLFFHostMemory::MLFFHostMemory(MPI_Comm world) : me(0), here(0), file(-1), data_
   for (size_t k = 0; k < cards.size(); k++) {
     const Card &theirs = cards[k];
     place[static_cast<size_t>(theirs.rank)] = k;
-    if (text.empty() && !theirs.usable) text = "rank " + std::to_string(theirs.rank) + " has no memory to share";
+    if (text.empty() && !theirs.usable)
+      text = "rank " + std::to_string(theirs.rank) + " could not create shared memory";
     if (text.empty() && theirs.rank != me) text = open_region(theirs.rank, theirs.process, theirs.file, theirs.token);
   }
   int mine = text.empty(), all = 0;
   MPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_MIN, machine.comm);
   if (all) return;
-  problem = text.empty() ? "another rank cannot open this one's" : text;
+  problem = text.empty() ? "another rank cannot open the memory of this rank" : text;
   close_all();
 }
 

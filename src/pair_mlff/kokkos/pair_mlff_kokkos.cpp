@@ -59,9 +59,9 @@ void PairMLFFKokkos::choose_place()
   const bool on_gpu = HAS_CUDA && wants_device && mine >= 0;
   std::string problem;
   if (on_gpu && mine != kokkos_gpu)
-    problem = "pair_style mlff/kk: the network is computed on cuda:" + std::to_string(mine) +
-              ", and Kokkos has the atoms on GPU " + std::to_string(kokkos_gpu) +
-              ": say `device cuda`, which takes that one";
+    problem = "pair_style mlff/kk: the model is on cuda:" + std::to_string(mine) +
+              ", but Kokkos has the atoms on GPU " + std::to_string(kokkos_gpu) +
+              ": use `device cuda`, which selects the GPU of Kokkos";
   mlff_stop_together(lmp, problem);
   set_arrays(nullptr);
   if (on_gpu) {
@@ -72,7 +72,7 @@ void PairMLFFKokkos::choose_place()
     execution_space = HostKK;
   }
   if (HAS_GPU && wants_device && !on_gpu && comm->me == 0)
-    error->warning(FLERR, "pair_style mlff/kk: Kokkos has the atoms on a GPU, and this model reads them on the host: "
+    error->warning(FLERR, "pair_style mlff/kk: Kokkos has the atoms on a GPU, but this model needs them on the host: "
                           "positions and forces are copied in every step");
 }
 
@@ -88,7 +88,7 @@ void PairMLFFKokkos::init_style()
 }
 
 /* Lists that Kokkos has not made are read as those of the plain style. */
-void PairMLFFKokkos::bring_atoms()
+void PairMLFFKokkos::sync_atoms()
 {
   set_arrays(list->kokkos ? arrays.get() : nullptr);
   if (list->kokkos)
@@ -97,20 +97,20 @@ void PairMLFFKokkos::bring_atoms()
     atomKK->sync(Host, datamask_read | TAG_MASK | SPECIAL_MASK);
 }
 
-void PairMLFFKokkos::bring_velocities()
+void PairMLFFKokkos::sync_velocities()
 {
   atomKK->sync(Host, V_MASK | TYPE_MASK | RMASS_MASK);
 }
 
 void PairMLFFKokkos::setup()
 {
-  bring_atoms();
+  sync_atoms();
   PairMLFF::setup();
 }
 
 void PairMLFFKokkos::compute(int eflag, int vflag)
 {
-  bring_atoms();
+  sync_atoms();
   PairMLFF::compute(eflag, vflag);
   atomKK->modified(list->kokkos ? execution_space : Host, datamask_modify);
 }

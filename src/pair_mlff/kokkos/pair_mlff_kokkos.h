@@ -32,14 +32,14 @@ class PairMLFFKokkos : public PairMLFF {
 
  protected:
   int gpu_of_atoms() const override;
-  void bring_velocities() override;
+  void sync_velocities() override;
 
  private:
   const bool wants_device;
   std::unique_ptr<class MLFFArrays> arrays;
 
   void choose_place();
-  void bring_atoms();
+  void sync_atoms();
 };
 
 }    // namespace LAMMPS_NS
