@@ -52,7 +52,7 @@ class Domain:
         self.library.mlff_watch_begin(self.watch)
 
     def check_elements(self, species):
-        """Refuses elements that the model knows but was not trained on. species: indices into the elements."""
+        """Refuses elements of the model that it was not trained on. species: indices into the elements."""
         unknown = [self.elements[s] for s in species if not self.trained[s]]
         if unknown and self.what != "ignore":
             raise DomainError(

@@ -57,7 +57,7 @@ class Report:
         return self.data.get("hotspots") or []
 
     def _series(self):
-        """Numbers of the recorded steps after warm-up, and their ms or None."""
+        """The indices of the stored steps after warm-up, and their times in ms or None."""
         values = [number(value) for value in self.data["latencies_ms"]]
         stride = self.data.get("latencies_stride") or 1
         return [k * stride for k in range(len(values))], values
@@ -86,7 +86,7 @@ class Report:
         return "\n".join(lines)
 
     def to_pandas(self) -> typing.Any:
-        """DataFrame with a row for each recorded step: its number after warm-up, latency_ms. Needs pandas."""
+        """DataFrame with a row for each stored step: its index after warm-up, latency_ms. Needs pandas."""
         pandas = _need("pandas", "Report.to_pandas")
         steps, values = self._series()
         return pandas.DataFrame({"step": steps, "latency_ms": values})

@@ -15,7 +15,7 @@ FAILED, WRONG = 1, 2  # exit status: a run failed or was stopped; what was given
 
 
 class Stopped(ModelError):
-    """The user has stopped a run; the text says what is kept."""
+    """The user has stopped a run. The text contains what is kept."""
 
 
 @contextlib.contextmanager

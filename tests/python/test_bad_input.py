@@ -162,7 +162,7 @@ validate water-xs water.xyz --settings 'precision fp8' --steps 200 || LAMMPS did
 validate water-xs water.xyz --lmp none || --lmp none: there is no such program
 validate water-xs water.xyz --build none || none holds no mlffplugin.so: run `make build`, or name the
 validate water-xs water.xyz --decks none || in.validate was not found: give the folder benchmarks/decks
-validate water-xs water.xyz --open || --open is for data files of LAMMPS: an extended XYZ file says
+validate water-xs water.xyz --open || --open is for data files of LAMMPS: set pbc=
 validate water-xs water.xyz --out water.xyz || water.xyz: File exists
 validate broken.yaml water.xyz || broken.yaml: is an incomplete model file: it has no name
 validate water-xs water.xyz --publish water.xyz || water.xyz: File exists

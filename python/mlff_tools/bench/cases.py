@@ -1,4 +1,4 @@
-"""The cases of the benchmark suite: which system, size, protocol, potential and ranks, and how a deck is told so."""
+"""The cases of the benchmark suite: system, size, protocol, potential and ranks, and the variables of their decks."""
 
 import dataclasses
 import fnmatch
@@ -100,12 +100,12 @@ class Case:
 
     @property
     def random(self):
-        """What the model file says of a model whose weights are random: its atoms stay where they are, it is timed and
-        nothing else. None of any other."""
+        """The note in the model file if the weights are random, else None. Such a model is only timed, with atoms at
+        rest."""
         return random_weights(self.model) if self.model else None
 
     def variables(self):
-        """Of the deck."""
+        """The variables of the deck."""
         values = {"potential": self.potential, "protocol": self.protocol}
         if self.deck == "in.bench":
             values.update(system=self.system, size=self.size)
@@ -159,7 +159,7 @@ def covered(system, model):
 
 
 def clean(name):
-    """A name as it stands in file names of reports: orb-v2 -> orb_v2."""
+    """A name as it is written in file names of reports: orb-v2 -> orb_v2."""
     return "".join(c if c.isalnum() else "_" for c in name)
 
 

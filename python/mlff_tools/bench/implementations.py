@@ -29,7 +29,7 @@ from .cases import SYSTEMS, model_of
 FORMAT, ROUNDS, SECONDS, PATIENCE = "mlff-implementations/1", 9, 0.3, 600.0
 VARIANTS = ("eager", "compiled")  # of PyTorch
 ENERGY, FORCES = 1e-5, 1e-3  # eV/atom and eV/A by which single precision may differ from double
-# Medium sizes of in.bench: a data file beside it, or lattice, constant in A and cells along each edge
+# Medium sizes of in.bench: a data file in its folder, or lattice, constant in A and cells along each edge
 STRUCTURES = {
     "water": "data.water64",
     "benzene": "data.benzene16",

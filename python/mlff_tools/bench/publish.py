@@ -5,7 +5,7 @@ every k-th value stays, with `latencies_stride` and `stride` saying so, in six d
 count, in twelve). The reports of all cases stay with the machine that made them; suite.json has a row of each. Where
 things lay on that machine, and its name, are left out. A later publication replaces the files of the earlier one, which
 its suite.json lists, and nothing else. With --publish-as NAME it is suite-NAME.json that is replaced, and what it
-lists: several suites stand in one folder.
+lists, so that one folder can contain several suites.
 """
 
 import os

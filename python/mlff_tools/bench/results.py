@@ -118,7 +118,7 @@ def table(rows):
 
 
 def notes_text(rows):
-    """What the reports of a model say about it, once."""
+    """The notes of the reports of a model, without repetition."""
     return "\n".join(
         f"{p}: {notes}." for p, notes in dict.fromkeys((r["potential"], r["notes"]) for r in rows) if notes
     )

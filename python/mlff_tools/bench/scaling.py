@@ -49,7 +49,7 @@ from .results import middle
 
 FORMAT = "mlff-scaling/1"
 DECKS = {"strong": "in.scaling", "weak": "in.scaling", "replicas": "in.replicas"}
-# Of one rank: energies are sums over atoms in another order, forces over edges, pressures over both.
+# Differences from one rank: the order of sums changes, over atoms, edges or both.
 TOLERANCES = {"energy_per_atom": 1e-10, "force": 1e-8, "pressure": 1e-3}  # eV, eV/A, bar; in double precision
 
 
@@ -74,7 +74,7 @@ class Case:
 
 
 def doubled(n):
-    """n as a product over x, y, z, by doubling these in turn; along x alone when n is no power of 2: as in.scaling."""
+    """n as a product over x, y, z, by doubling these in turn; along x alone unless n is a power of 2: as in.scaling."""
     power = n.bit_length() - 1
     return tuple(2 ** ((power + 2 - axis) // 3) for axis in range(3)) if 2**power == n else (n, 1, 1)
 
@@ -103,7 +103,7 @@ def launch(args, case, variables, place):
 
 
 def time_once(args, case, repeat):
-    """(report, what LAMMPS says about atoms and ghosts of the ranks) of a timed run."""
+    """(report, the atoms and ghosts of the ranks as LAMMPS prints them) of a timed run."""
     name = f"{case.name}.{repeat}"
     with tempfile.TemporaryDirectory(prefix="mlff-scaling-") as place:
         report = os.path.join(place, "report.json")

@@ -64,7 +64,7 @@ def read_structure(path, is_open):
         raise LammpsError(f"there is no structure {path}")
     if path.lower().endswith((".xyz", ".extxyz")):
         if is_open:
-            raise LammpsError('--open is for data files of LAMMPS: an extended XYZ file says pbc="F F F"')
+            raise LammpsError('--open is for data files of LAMMPS: set pbc="F F F" in an extended XYZ file')
         frames = extxyz.read(path)
         if not frames:
             raise LammpsError(f"{path}: holds no structure")
@@ -73,7 +73,7 @@ def read_structure(path, is_open):
 
 
 def structure(args):
-    """What the deck is told about the structure; the data file of one that is given is text."""
+    """The variables of the deck for the structure; the data file of a given structure is text."""
     if args.structure is None:
         return {**BENZENE, "text": None, "label": "a benzene molecule"}
     frame = read_structure(args.structure, args.open)
@@ -192,7 +192,7 @@ def arguments(argv):
         help="ps with a thermostat before (default 10 for a structure, 0 for benzene)",
     )
     p.add_argument("--half-steps", choices=("yes", "no"), default="yes", help="compare with half the time step")
-    p.add_argument("--open", action="store_true", help="a data file of LAMMPS stands in empty space")
+    p.add_argument("--open", action="store_true", help="the structure of a LAMMPS data file is not periodic")
     p.add_argument("--seed", type=positive, default=4711)
     p.add_argument("--settings", default="precision fp32", help="of pair_style mlff")
     p.add_argument("--build", help="build folder (default: build here, else the installed plugin)")

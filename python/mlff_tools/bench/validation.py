@@ -125,7 +125,7 @@ def _checks(result, rows, halves, args):
 
 
 def exponent(whole, half):
-    """Of the rows of a path in whole steps, and of the way back in steps of half the size."""
+    """The exponent of the energy error, from a path in whole steps and the reverse path in half steps."""
     a, b = whole, half[::-1]
     if not (np.isfinite(a).all() and np.isfinite(b).all()) or min(len(a), len(b)) < 10:
         return statistics.NOTHING

@@ -1,5 +1,5 @@
 """mlff bench --count: the work of a step, counted by the machine: instructions and the bytes they move (valgrind),
-allocations on the heap, leaks and MPI messages (count_work.c), neighbour lists (LAMMPS' log).
+allocations on the heap, leaks and MPI messages (count_work.c), neighbor lists (LAMMPS' log).
 
 Each number is that of a longer run of the case's deck less that of a shorter one, divided by the steps between, so
 that what start and end cost drops out. No other load on the machine changes it. The steps are the first ones from the
@@ -21,7 +21,7 @@ from ..model.lammps import LammpsError, errors_in, process_options
 from . import profiles
 
 SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "count_work.c")
-# Steps of the shorter and the longer run. Without valgrind they are cheap, and many, because neighbour lists are rare;
+# Steps of the shorter and the longer run. Without valgrind they are cheap, and many, because neighbor lists are rare;
 # ranks that share a core wait for each other.
 PLAIN, ON_RANKS, IN_VALGRIND = (100, 1100), (10, 60), (2, 12)
 # Runs of each length on ranks, of which the least counts are taken: MPI makes room for messages that come before their
@@ -129,7 +129,7 @@ class Counter:
         return text
 
     def plain(self, case):
-        """(steps, numbers per step) of allocations, messages and neighbour lists."""
+        """(steps, numbers per step) of allocations, messages and neighbor lists."""
         preload = ":".join(filter(None, (self.library, os.environ.get("LD_PRELOAD"))))
         lengths, runs = (PLAIN, 1) if case.ranks == 1 else (ON_RANKS, RUNS_ON_RANKS)
         found = []
@@ -144,7 +144,7 @@ class Counter:
         return n, {f"{key}_per_step": (found[1][key] - found[0][key]) / n for key in found[0]}
 
     def instructions(self, case):
-        """Of one rank and thread: others wait in loops for each other. All None where valgrind is not installed."""
+        """Counts of one rank and thread, because others spin while they wait. All None without valgrind."""
         if not self.valgrind or case.ranks > 1 or case.threads > 1:
             return {"kernels": None, "instructions_per_atom": None, "bytes_moved_per_atom": None}
         before = [self.valgrind, "--tool=lackey", "--basic-counts=yes", "--detailed-counts=yes"]

@@ -101,7 +101,7 @@ def nearest(frame, pair):
 
 
 def _pressed(job, pairs, rows, figures):
-    """Two neighbours of each pair pressed together in each system, all other atoms where they are."""
+    """Two neighbors of each pair pressed together in each system, all other atoms where they are."""
     for system in job.systems:
         for pair in pairs:
             found = nearest(system.frame, pair)

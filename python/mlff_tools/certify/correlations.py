@@ -65,7 +65,7 @@ def first_minimum(g, r):
 
 
 def adf(positions, cells, elements, outer, centre, cutoff, blocks=BLOCKS):
-    """[blocks, bins] and the middles of the bins (degrees): distribution of the angles outer-centre-outer of neighbours
+    """[blocks, bins] and the middles of the bins (degrees): distribution of the angles outer-centre-outer of neighbors
     within the cutoff, of integral 1 over degrees."""
     names = np.array(elements)
     edges = np.linspace(0, 180, ANGLES + 1)

@@ -11,7 +11,7 @@ VACANCY = 10.0  # A, width of the cell that a vacancy is in
 RATTLE = 0.05  # A, of each coordinate before it is relaxed
 FARTHER = 3.0  # times the displacement of phonons, to see whether they depend on it
 HARMONIC = 0.03
-MELTED = 0.25  # root mean square displacement over the distance of neighbours
+MELTED = 0.25  # root mean square displacement over the distance of neighbors
 
 
 def _relaxed(job, side, system):
@@ -172,7 +172,7 @@ def _neighbours(frame):
 
 
 def _displacement(found, frame):
-    """Root mean square displacement from the sites over the distance of neighbours at each frame."""
+    """Root mean square displacement from the sites over the distance of neighbors at each frame."""
     x = found.positions
     if not len(x):
         return np.zeros(0)
@@ -198,16 +198,16 @@ def high_temperature(job):
             word, why = found.stable(system.high)
             moved = _displacement(found, system.frame)
             if len(moved) and moved[-len(moved) // 5 :].mean() > MELTED:
-                word, why = "melted", f"atoms are {moved[-len(moved) // 5 :].mean():.2f} neighbour distances away"
+                word, why = "melted", f"atoms are {moved[-len(moved) // 5 :].mean():.2f} neighbor distances away"
             elif len(moved):
-                why += f", displacement {moved[len(moved) // 2 :].mean():.3f} of the neighbour distance"
+                why += f", displacement {moved[len(moved) // 2 :].mean():.3f} of the neighbor distance"
             words.append((word, f"{system.high:g} K, {why}"))
             curves.append({"label": side.name, "x": found.dump_ps * np.arange(len(moved)), "y": moved})
         (word, why), (teacher, other_why) = [*words, (None, job.no_teacher)][:2]
         more = {"teacher": teacher, "teacher_note": other_why, "note": why}
         rows.append(row("high_temperature", system.name, word, **more))
         if curves:
-            axes = {"x_label": "time (ps)", "y_label": "displacement / neighbour distance", "zero": True}
+            axes = {"x_label": "time (ps)", "y_label": "displacement / neighbor distance", "zero": True}
             title = f"{system.name} at {system.high:g} K"
             figures.append({"kind": "lines", "title": title, "curves": curves, "bound": (MELTED, "melted"), **axes})
     return {"rows": rows, "figures": figures}

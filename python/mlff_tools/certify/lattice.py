@@ -15,7 +15,7 @@ STIFF, SOFTEST = 20.0, 0.01  # eV/A^2: where the Hessian begins, and the least t
 
 
 class NotRelaxed(Exception):
-    """A relaxation that did not end; the text says where it stood."""
+    """A relaxation that did not converge. The text contains its state."""
 
 
 def strained(frame, strain):

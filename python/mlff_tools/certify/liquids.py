@@ -1,4 +1,4 @@
-"""Liquids: radial and angular distribution functions, density under NPT and diffusion, beside the teacher's."""
+"""Liquids: radial and angular distribution functions, density under NPT and diffusion, of model and teacher."""
 
 import numpy as np
 

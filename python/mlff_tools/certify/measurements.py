@@ -54,7 +54,7 @@ ALL = {
     ),
     "high_temperature": Measurement(
         "Crystals at high temperature",
-        "NVT; a crystal whose atoms are a quarter of the neighbour distance away from their sites has melted.",
+        "NVT; a crystal whose atoms are a quarter of the neighbor distance away from their sites has melted.",
         crystals.high_temperature,
         (*LENGTHS, "hot"),
     ),
@@ -79,7 +79,7 @@ ALL = {
     ),
     "beyond": Measurement(
         "Beyond the domain",
-        "Neighbours pressed together where they are, pairs and atoms in vacuum, and a run at twice the temperature.",
+        "Neighbors pressed together where they are, pairs and atoms in vacuum, and a run at twice the temperature.",
         beyond.measure,
         (*LENGTHS, "hot"),
     ),

@@ -51,7 +51,7 @@ def bars(certificate):
 
 
 def _teacher(r):
-    """What stands in the column of the teacher."""
+    """The text of the column of the teacher."""
     if number(r.get("scale")):
         return f"RMS {short(r['scale'])}"
     if r.get("teacher") is None:

@@ -86,7 +86,7 @@ class Trajectory:
         if self.ended not in ("end", "time"):
             return "unstable", f"after {self.ps:.4g} ps: {self.ended}"
         found = self.column("temp")[len(self.rows) // 5 :]
-        large = len(self.elements) >= 20  # the temperature of few atoms says nothing
+        large = len(self.elements) >= 20  # the temperature of few atoms fluctuates too much
         if temperature and large and len(found) and not 0.5 * temperature < float(found.mean()) < 1.5 * temperature:
             return "unstable", f"the mean temperature is {found.mean():.4g} K, not {temperature:g} K"
         if self.ended == "time":

@@ -75,7 +75,7 @@ def held_out(path, names=None, limit=None):
 
 def check_labels(teacher, frames, test):
     """CertifyError unless the frames are labels of the teacher: those that name a teacher name it, and it gives a few
-    of them again. Of a file of labels that was imported, only the numbers say whose they are."""
+    of them again. An imported file of labels can only be recognized by its values."""
     who = teacher.in_runs.identity
     for frame in frames:
         found = dict(labels.teacher_of(frame))
@@ -100,5 +100,5 @@ def number(frame, key):
 
 
 def elements_of(path):
-    """Elements that a model knows."""
+    """The elements of a model."""
     return modelfile.load_yaml(modelfile.model_paths(path)[0])["elements"]

@@ -11,7 +11,7 @@ from .sides import number
 from .work import CertifyError
 
 KINDS = ("liquid", "crystal", "molecule")
-SYSTEM = ("name", "kind", "temperature", "pressure", "high")  # keys beside those of a structure
+SYSTEM = ("name", "kind", "temperature", "pressure", "high")  # keys in addition to those of a structure
 
 
 class System:
@@ -183,7 +183,7 @@ def of_recipe(items, settings, frames, place, python):
 
 def of_labels(settings, frames):
     """Systems of labelled frames alone: of each type that is no crystal (whose unit cell is not known) the last frame;
-    one that is periodic and says nothing else counts as a liquid."""
+    a periodic one without a type counts as a liquid."""
     out = []
     last = {tag(f, "config_type") or ("molecule" if f["cell"] is None else "liquid"): f for f in frames}
     for label, frame in last.items():
@@ -196,7 +196,7 @@ def of_labels(settings, frames):
 
 
 def _named_apart(systems):
-    """The same, with numbers behind names that stand there twice."""
+    """The systems, with numbers appended to duplicate names."""
     names = [s.name for s in systems]
     for k, s in enumerate(systems):
         if names.count(s.name) > 1:

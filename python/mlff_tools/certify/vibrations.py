@@ -33,8 +33,8 @@ def points(frame):
 
 
 class ForceConstants:
-    """Of a relaxed unit cell. evaluate: gives forces of structures; times: the supercell, chosen where None; move: the
-    displacement, A."""
+    """Force constants of a relaxed unit cell. evaluate: returns forces of structures; times: the supercell, or None to
+    choose one; move: the displacement, A."""
 
     def __init__(self, evaluate, frame, times=None, move=MOVE):
         self.frame = frame

@@ -19,11 +19,11 @@ VERSION = 2  # of what steps do: another one makes all of them anew
 
 
 class CertifyError(ModelError):
-    """A certificate that cannot be made; the text says why."""
+    """A certificate that cannot be made. The text contains the reason."""
 
 
 class NotMeasured(CertifyError):
-    """Something that cannot be measured here; the text says why."""
+    """Something that cannot be measured here. The text contains the reason."""
 
 
 def plain(value):

@@ -88,7 +88,7 @@ def _unit_note(energy):
 
 
 def read_description(path, architecture):
-    """(description mapping, tensors) of published parameters as YAML beside safetensors; the hash is checked."""
+    """(description mapping, tensors) of published parameters as a pair of YAML and safetensors; checks the hash."""
     description = modelfile.load_yaml(path)
     _require(path, "architecture", description.get("architecture"), (architecture,))
     weights = os.path.join(os.path.dirname(path), _get(description, "weights.file", path))
@@ -321,7 +321,7 @@ def _read_painn(args):
 
 
 def convert(args):
-    """Converts as the command line says; returns (yaml path, complete head)."""
+    """Converts the source of the command line. Returns (yaml path, complete head)."""
     path = args.source
     if path is None and getattr(args, "random", None) is None:
         raise ModelError("no IN given: name a checkpoint or a description, or say --random SEED")
@@ -422,7 +422,7 @@ def _painn_arguments(parser):
     parser.add_argument(
         "--energy-unit",
         choices=modelfile.ENERGY_UNITS,
-        help="unit of the model's energies (default: as the file says, else eV)",
+        help="unit of the model's energies (default: that of the file, else eV)",
     )
 
 
@@ -432,8 +432,8 @@ def _read_nequip(args):
 
 
 class Kind(typing.NamedTuple):
-    """A kind of source, which is a command. read(args) gives (source, head, tensors, elements that were trained, what
-    the provenance says beside)."""
+    """A kind of source, which is a command. read(args) gives (source, head, tensors, trained elements, a note
+    for the provenance)."""
 
     help: str
     read: typing.Callable

@@ -249,7 +249,7 @@ def read(path):
         more, found = _read_file(other)
         if more != common:
             part = next(k for k in common if more[k] != common[k])
-            raise ModelError(f"{other}: {part} is not that of {paths[0]}: these are no members of one ensemble")
+            raise ModelError(f"{other}: {part} is not that of {paths[0]}: the files are not members of one ensemble")
         members += found
     tensors, dims = {}, {}
     for m, member in enumerate(members):

@@ -266,7 +266,7 @@ def described_model(source, tensors, where):
 
 
 def read(args, read_description):
-    """(source, head, tensors) as the command line says."""
+    """(source, head, tensors) for the options of the command line."""
     path = args.source
     if path.endswith((".yaml", ".yml")):
         source, tensors = read_description(path, "nequip")

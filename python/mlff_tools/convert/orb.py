@@ -191,7 +191,7 @@ def random_tensors(head, seed):
 
 
 def read(args, read_description):
-    """(source, head, tensors) as the command line says."""
+    """(source, head, tensors) for the options of the command line."""
     elements = args.elements or TRAINED
     if args.random is not None:
         source = {

@@ -17,7 +17,7 @@ CITATION = "Y. Park, J. Kim, S. Hwang, S. Han, J. Chem. Theory Comput. 20, 4857 
 # 1 / e3nn.math.normalize2mom(silu): a mean over a million fixed random numbers, not the exact 0.5964692.
 ACTIVATION_NORM = 0.595529907587252
 NEWEST = (0, 13)
-# What the configuration of a checkpoint must say; the second value is what the package takes where it says nothing.
+# Required settings of a checkpoint: (value, default of the package).
 EXPECTED = {
     "is_parity": (False, False),
     "interaction_type": ("nequip", "nequip"),

@@ -120,7 +120,7 @@ def nvt(time, energies, dof, temperature, damp):
 
 
 def stationary(time, values):
-    """Slope of a series; of several numbers of blocks the widest interval counts, as blocks may be correlated."""
+    """Slope of a series: the widest interval for several block counts, because blocks may be correlated."""
     found = [statistics.slope(time, values, blocks) for blocks in (20, 10)]
     return max(found, key=lambda e: e.error if math.isfinite(e.error) else math.inf)
 

@@ -138,7 +138,7 @@ class Orb:
         self.torch, self.graphs, o = torch, ase_atoms_to_atom_graphs, head["orb"]
         if (o["n_features"], o["n_hidden"], o["n_interactions"], o["n_neighbours"]) != (256, 512, 15, 20):
             raise Unsupported(
-                "orb-models builds the network of orb-v2 (256 features, 15 layers, 20 neighbours); this is another"
+                "orb-models builds the network of orb-v2 (256 features, 15 layers, 20 neighbors); this is another"
             )
         self.config = SystemConfig(radius=head["cutoff"], max_num_neighbors=20)
         self.model = orb_v2_architecture(system_config=self.config, device="cpu").eval()
@@ -296,8 +296,7 @@ PACKAGES = {"torchani": TorchANI, "orb-models": Orb, "schnetpack": SchNetPack, "
 
 
 def differences(structure, a, b):
-    """Of two (energy, forces, virial) of a structure: eV/atom, eV/A and, where both have a virial and there is a cell,
-    eV/A^3."""
+    """Differences of two (energy, forces, virial) in eV/atom, eV/A and, with virials and a cell, eV/A^3."""
     stress = None
     if structure["cell"] is not None and a[2] is not None and b[2] is not None:
         stress = float(np.max(np.abs(a[2] - b[2])) / abs(np.linalg.det(structure["cell"])))

@@ -7,7 +7,7 @@ from .modelfile import NUMBERS, nequip_layers, nequix_order
 
 
 def _edges(s, cutoff):
-    """Centres, neighbours, lattice shifts [E, 3] and cell of a structure, by ASE; an open one has a cell of zeros."""
+    """Centres, neighbors, lattice shifts [E, 3] and cell of a structure, by ASE; an open one has a cell of zeros."""
     from ase import Atoms
     from ase.neighborlist import neighbor_list
 
@@ -84,7 +84,7 @@ class Nequix:
         self.cutoff, self.offsets = head["cutoff"], head["energy_offsets"]
 
     def _graph(self, s):
-        """Padded: without a second graph the package sets all forces to zero. The cell stands in for a missing one."""
+        """Padded: without a second graph the package sets all forces to zero. A missing cell gets a substitute."""
         import jraph
 
         i, j, shifts, cell = _edges(s, self.cutoff)

@@ -1,4 +1,4 @@
-"""Structures for a self-test that touch all that a model file says of elements and pairs.
+"""Structures for a self-test that depend on all elements and pairs of a model file.
 
 Models with energies of atoms have dimers, whose atoms' energies are compared one by one, so that no two elements can be
 exchanged: all in one structure, so far apart that none sees another, or of many elements in a structure each, of which

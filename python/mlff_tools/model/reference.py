@@ -1,7 +1,7 @@
 """Energy, forces and virial of a model file in float64 with numpy alone: slow, plain, independent of the engine.
 
 It is where the numbers of a self-test come from, and what the engine and the training code are tested against. The
-mathematics of all architectures is that of docs/model_file.md. Symbols: i centre, j neighbour, r_ij = x_j + S - x_i.
+mathematics of all architectures is that of docs/model_file.md. Symbols: i centre, j neighbor, r_ij = x_j + S - x_i.
 """
 
 import numpy as np
@@ -147,7 +147,7 @@ def _pair_index(n):
 
 
 def _triples(i, r, cutoff):
-    """Edges (a, b), a < b, of one centre that both are shorter than `cutoff`: every unordered pair of neighbours
+    """Edges (a, b), a < b, of one centre that both are shorter than `cutoff`: every unordered pair of neighbors
     once."""
     near = np.nonzero(r < cutoff)[0]
     firsts, seconds = [], []

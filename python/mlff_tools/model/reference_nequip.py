@@ -165,7 +165,7 @@ class _Layer:
         }
 
     def _coupling(self, path):
-        """[E, 2l1+1, 2l3+1]: what a feature of the neighbour becomes at the centre, but for the radial weight."""
+        """[E, 2l1+1, 2l3+1]: what a feature of the neighbor becomes at the centre, but for the radial weight."""
         c = clebsch_gordan(path.l1, path.l2, path.l3) * (sqrt(2 * path.l3 + 1) / self.divisor)
         return np.einsum("ej,ijk->eik", self.y[path.l2], c, optimize=True)
 

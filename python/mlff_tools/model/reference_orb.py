@@ -6,7 +6,7 @@ network and no derivatives. Symbols: s sender, r receiver of an edge, L = n_feat
 
 import numpy as np
 
-TIE = 1e-9  # A: neighbours are equally far when their distances differ by less
+TIE = 1e-9  # A: neighbors are equally far when their distances differ by less
 
 
 def _images(positions, cell, cutoff):

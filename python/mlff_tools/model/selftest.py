@@ -168,7 +168,7 @@ def structures_for(model, paths, seen=None):
     for s in found:
         strange = set(s["elements"]) - set(elements)
         if strange:
-            raise ModelError(f"structure '{s['name']}' has {sorted(strange)}, the model knows {elements}")
+            raise ModelError(f"structure '{s['name']}' has {sorted(strange)}, the model has {elements}")
     return found
 
 

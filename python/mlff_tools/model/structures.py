@@ -158,7 +158,7 @@ def _mix7():
 
 
 def _triclinic(name, cell, seed):
-    """One molecule in a triclinic cell smaller than the cutoffs: its own images are its neighbours."""
+    """One molecule in a triclinic cell smaller than the cutoffs: its own images are its neighbors."""
     s = rattled(name, seed)
     s.update(name=name + " in a triclinic cell", cell=np.array(cell, float))
     return s

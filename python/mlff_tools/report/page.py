@@ -3,7 +3,7 @@
     mlff report DIR [-o FILE.html]        default: DIR/report.html
 
 Reads every report of fix mlffprof below DIR (docs/profile.schema.json), suite.json and comparison_*.json of
-`mlff bench`, and validation.json of `mlff validate`. Of repeated runs of a suite the page shows the median one.
+`mlff bench`, and validation.json of `mlff validate`. The page shows the median of repeated runs of a suite.
 Missing measurements are marked. Exit code: 0 success, 2 nothing to show or wrong usage.
 """
 

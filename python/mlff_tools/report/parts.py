@@ -195,7 +195,7 @@ def latency_section(runs):
     return section(
         "Latency",
         "One run of each potential, and what repeats it; the other runs are below. In a series the line is the median "
-        "of neighbouring steps, the band reaches from the fastest to the slowest of them.",
+        "of neighboring steps, the band reaches from the fastest to the slowest of them.",
         plots,
     )
 

@@ -1,5 +1,5 @@
 """Copies of a structure: equal but for wrapping, a shift as a whole, the order of the atoms, rotation, reflection, the
-choice of the lattice vectors, and displacements below MOVED. Of a frame for the test none may be in the training set.
+choice of the lattice vectors, and displacements below MOVED. The training set must not contain copies of test frames.
 
 None of these changes the distances between atoms of two elements, each to the nearest image: sorted lists of them
 differ by no more than the distances do. Their means over quarters select candidates, whose whole lists are compared.

@@ -229,7 +229,7 @@ def shortest_of(structures, elements, cutoff=5.0):
 
 def closest_of(structures, elements, cutoff=5.0):
     """({(element, element): shortest distance in A} of the pairs within `cutoff`, {(centre, element, element): the
-    smallest distance in A within which an atom had both neighbours}), elements in the order given."""
+    smallest distance in A within which an atom had both neighbors}), elements in the order given."""
     n, index = len(elements), {e: k for k, e in enumerate(elements)}
     pairs, triples = np.full((n, n), np.inf), np.full((n, n, n), np.inf)
     for s in structures:
@@ -249,7 +249,7 @@ def closest_of(structures, elements, cutoff=5.0):
 
 
 def _nearest(x, species, cell, n, cutoff):
-    """[N, n, 2] distances of the two nearest neighbours of each atom of each of n elements; infinity beyond cutoff."""
+    """[N, n, 2] distances of the two nearest neighbors of each atom of each of n elements; infinity beyond cutoff."""
     owner, away = np.arange(len(x)), x
     if cell is not None:
         inverse = np.linalg.inv(cell)

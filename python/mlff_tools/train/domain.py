@@ -1,7 +1,7 @@
 """What labelled structures span: elements, temperatures, densities, pressures, forces, and how close elements came.
 
-The block `domain` of a model file has that of its training set. A certificate has that of the held-out frames beside
-it, and covers what both have. `pair_style mlff` compares runs with the model file (docs/pair_mlff.md).
+The block `domain` of a model file describes its training set. A certificate also describes the held-out frames, and
+covers what both contain. `pair_style mlff` compares runs with the model file (docs/pair_mlff.md).
 
 `python -m mlff_tools.train.domain MODEL LABELS.xyz [--write NOTE]` prints what the training frames of LABELS.xyz span.
 With --write it adds the missing keys to the model file, with NOTE in the description.
@@ -33,11 +33,11 @@ def _ends(values):
 
 def spanned(structures, elements, temperature, density, stress, cutoff):
     """elements, temperature (K), density (g/cm3), pressure (GPa, without its kinetic part), max_force (eV/A), distances
-    and triples (A, of neighbours within the cutoff) of structures.
+    and triples (A, of neighbors within the cutoff) of structures.
 
     elements: all, in the order of the model; temperature: NaN where it is not known; density: 0 where not periodic;
     stress [F, 3, 3]: eV/A^3, positive when stretched, NaN where there is none. A key is missing where nothing is
-    known. Temperatures are of periodic structures, if any is known: a hot molecule says nothing of a hot liquid."""
+    known. Temperatures are of periodic structures, if any is known: a hot molecule is no evidence for a hot liquid."""
     structures, density, temperature = list(structures), np.asarray(density, float), np.asarray(temperature, float)
     if np.isfinite(temperature[density > 0]).any():
         temperature = temperature[density > 0]

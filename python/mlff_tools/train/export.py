@@ -11,7 +11,7 @@ try:
 except ImportError:
     torch = None
 
-# Of the shortest distance in the training set: closer atoms stop a run, without and with a repulsion
+# Fractions of the shortest distance in the training set: closer atoms stop a run, without and with a repulsion
 NEAREST, NEAREST_REPELLED = 0.75, 0.4
 REPULSION = 0.98  # of the shortest distance of two elements: where their repulsion ends
 CLUSTER, SMALL = 12, 216  # atoms of a self-test's cluster, and of the largest periodic frame in one

@@ -4,7 +4,7 @@ A frame is a structure (model/structures.py) with labels:
   name, elements [N], positions [N, 3] A, cell None or [3, 3] A (periodic in all directions or in none)
   energy eV, forces [N, 3] eV/A, stress [3, 3] eV/A^3 (positive when stretched, as in ASE), atom_energies [N] eV;
   what is not known is None
-  info {key: text}, columns {name: (kind, [N] texts)}: what else the file has, as it stands there
+  info {key: text}, columns {name: (kind, [N] texts)}: all other contents of the file, unchanged
 In the file they are the keys energy and stress (or virial = -stress * volume) and the columns forces and energies.
 Numbers are written with all their digits and free keys as they were read, so that frames come back as they were.
 """

@@ -1,4 +1,4 @@
-"""Frames of a data set on a device, with neighbour lists, ready to be put together into batches of constant shape.
+"""Frames of a data set on a device, with neighbor lists, ready to be put together into batches of constant shape.
 
 Frames with the same sequence of elements form a class. Per class, edges and triples of all frames are padded to the
 same number: a padding edge joins atom 0 to itself at twice the cutoff, where every radial function is zero; a padding
@@ -14,7 +14,7 @@ from . import dataset, hessian
 
 
 def _candidates(x, cell, cutoff):
-    """Atoms and all periodic images that can be a neighbour of an atom in the cell: owner [G] and position [G, 3] (A).
+    """Atoms and all periodic images that can be a neighbor of an atom in the cell: owner [G] and position [G, 3] (A).
 
     x [N, 3]: positions inside the cell. Images farther than the cutoff from every face of the cell are left out.
     """
@@ -30,7 +30,7 @@ def _candidates(x, cell, cutoff):
 
 
 def edges(positions, cell, cutoff, device):
-    """Full neighbour list of one frame: i [E], j [E] (int32) and vectors [E, 3] (float32), ordered by i."""
+    """Full neighbor list of one frame: i [E], j [E] (int32) and vectors [E, 3] (float32), ordered by i."""
     x = np.asarray(positions, float)
     if cell.any():
         x = (x @ np.linalg.inv(cell) % 1.0) @ cell

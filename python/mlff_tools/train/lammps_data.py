@@ -126,7 +126,7 @@ def _data_cell(header):
 
 
 def _section(text, name):
-    """(what stands behind # after the name, the lines of a section of a data file)."""
+    """(the comment after the name, the lines) of a section of a data file."""
     found = re.search(rf"^{name}[ \t]*(?:#[ \t]*(\S*).*)?\n((?:[ \t]*\n|[ \t]*[-\d].*\n?)*)", text, re.M)
     if not found:
         raise FrameError(f"it has no section {name}")
@@ -134,8 +134,8 @@ def _section(text, name):
 
 
 def parse_data(text, periodic=True):
-    """The structure of a data file with the atom style atomic, charge, molecular or full (`Atoms # STYLE`; atomic where
-    nothing is said), in the order of the atoms' numbers. Elements are those of the masses."""
+    """The structure of a data file with the atom style atomic, charge, molecular or full (`Atoms # STYLE`; atomic
+    by default), ordered by atom ID. Elements are those of the masses."""
     low, cell = _data_cell(text.split("\nMasses")[0])
     elements = {row[0]: element_of(float(row[1])) for row in _section(text, "Masses")[1]}
     style, rows = _section(text, "Atoms")

@@ -87,8 +87,8 @@ def _planes(axes, sublattices):
 def surface(lattice, elements, constant, miller, size, vacuum=VACUUM):
     """A slab of size[2] atomic planes with its normal along z, and `vacuum` A between it and its image.
 
-    size[0] and size[1] count the smallest rectangular cells of the surface. Of planes at different distances the
-    slab begins with one that is far from the next below it (diamond 111: double layers)."""
+    size[0] and size[1] count the smallest rectangular cells of the surface. If planes are
+    unevenly spaced, the slab begins with one that is far from the next below it (diamond 111: double layers)."""
     sublattices, (nx, ny, layers) = LATTICES[lattice], size
     axes = _axes(miller, sublattices)
     planes, lengths = _planes(axes, sublattices), constant * np.linalg.norm(axes, axis=1)

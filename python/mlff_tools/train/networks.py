@@ -5,7 +5,7 @@ force on each atom, differentiable with respect to the parameters. Geometry (rad
 their slopes) is constant data of a batch: the graph that is differentiated twice begins at the radial functions and
 unit vectors (painn) or at the environment vectors (ani), and forces follow from its gradient by linear maps.
 
-Symbols: i centre, j neighbour, r_ij = x_j + S - x_i, e edge, t triple. Energies in eV without the elements' offsets.
+Symbols: i centre, j neighbor, r_ij = x_j + S - x_i, e edge, t triple. Energies in eV without the elements' offsets.
 """
 
 import math

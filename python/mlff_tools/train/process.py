@@ -14,7 +14,7 @@ from ..model.modelfile import ModelError
 
 
 class TeacherError(ModelError):
-    """A teacher that cannot label; the text says why."""
+    """A teacher that cannot label. The text contains the reason."""
 
 
 class Died(TeacherError):

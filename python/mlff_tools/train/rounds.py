@@ -1,9 +1,9 @@
 """Rounds of distillation: the student runs, and frames on which a committee of students disagrees get labels.
 
 The runs of round k start from labelled frames of each config_type, at the temperatures and pressures of the section
-rounds. Of the frames that they pass through, those count whose pairs of atoms are not closer than NEAREST times the
-shortest distances of the labels. With a committee, the frames with the largest disagreement are chosen, at most
-SHARE times the even share of a run; without one, frames at equal intervals.
+rounds. Frames with a pair of atoms closer than NEAREST times the shortest distance of the labels are dropped. With a
+committee, the frames with the largest disagreement are chosen, at most SHARE times the even share of a run. Without
+one, frames are chosen at equal intervals.
 """
 
 import numpy as np

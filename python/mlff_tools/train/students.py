@@ -5,11 +5,11 @@ import math
 
 from ..model.modelfile import ModelError
 
-# Of norms of vectors: where these vanish, as on sites of cubic symmetry, a small one leaves a kink in the energy, and
-# phonons that depend on the displacement.
+# Added to norms of vectors. Norms vanish on sites of cubic symmetry, where a smaller value leaves a kink in the energy
+# and phonons that depend on the displacement.
 EPSILON = 1.0e-2
 SPACING = 0.125  # A between splines: 0.25 A cost water 1 meV/A
-# Features, layers and cutoff (A); steps of training that make a student of it, on one core in some 10 minutes (xs).
+# Features, layers and cutoff (A); training steps, which take about 10 minutes on one core (xs).
 SIZES = {
     "inner": {"features": 16, "layers": 1, "cutoff": 3.0, "steps": 8000},
     "xs": {"features": 32, "layers": 2, "cutoff": 5.0, "steps": 36000},

@@ -18,7 +18,7 @@ WORKER, READER = os.path.join(HERE, "ase_worker.py"), os.path.join(HERE, "ase_re
 
 
 def _environment():
-    """Of the other Python: without this package, which the program mlff may have put on its path."""
+    """The environment of the other Python, without this package, which the program mlff may have added to its path."""
     env, ours = dict(os.environ), os.path.join(SOURCE, "python")
     places = [p for p in env.get("PYTHONPATH", "").split(os.pathsep) if p and os.path.abspath(p) != ours]
     env.pop("PYTHONPATH", None)

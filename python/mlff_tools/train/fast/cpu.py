@@ -64,7 +64,7 @@ def processor():
 
 
 def library(name, sizes, folder, flags=()):
-    """The compiled file `name` beside this one, with -Dkey=value for `sizes`; kept in `folder` under a name that tells
+    """The compiled file `name` of this folder, with -Dkey=value for `sizes`. It is kept in `folder`, under a name of
     source, sizes and processor."""
     source = os.path.join(os.path.dirname(os.path.abspath(__file__)), name)
     defines = [f"-D{k}={v}" for k, v in sizes.items()]
@@ -196,7 +196,7 @@ class Batch:
 
 
 def prepare(frame_class, cutoff):
-    """Adds unpadded neighbour lists to a frames.FrameClass: rows [F][n + 1], nbr, edge_vectors, first_edge [F + 1]."""
+    """Adds unpadded neighbor lists to a frames.FrameClass: rows [F][n + 1], nbr, edge_vectors, first_edge [F + 1]."""
     keep = frame_class.vectors.norm(dim=2) < 1.5 * cutoff
     frame_class.first_edge = np.concatenate([[0], np.cumsum(keep.sum(1).numpy())])
     frame_class.nbr, frame_class.edge_vectors = frame_class.j[keep], frame_class.vectors[keep]

@@ -1,9 +1,9 @@
 /* message.c: the PaiNN message and its reverse for training on a CPU; compiled on first use by cpu.py with
  * -DF=features.
  *
- * Edges of centre i are row[i] .. row[i+1]-1; edge e has neighbour nbr[e], unit vector u[e] = (x_j - x_i)/r, and a
+ * Edges of centre i are row[i] .. row[i+1]-1; edge e has neighbor nbr[e], unit vector u[e] = (x_j - x_i)/r, and a
  * filter W(e) = sum over t < 4 of c[e][t] R[m[e] + t], a combination of consecutive rows of R [rows][width]. The list
- * is full: i is a neighbour of each of its neighbours. width is 3F, or 2F in the first layer, which has no vectors yet
+ * is full: i is a neighbor of each of its neighbors. width is 3F, or 2F in the first layer, which has no vectors yet
  * (v = NULL).
  *   forward   dq_i = sum_e Wa xa_j;   dv_i = sum_e u (Wb xb_j) + (Wc xc_j) v_j
  * Atoms first .. last-1 are done by one call, so that threads can share the work.
@@ -57,7 +57,7 @@ void message_forward(const edges *g, int64_t first, int64_t last, int width, con
   }
 }
 
-/* Reverse, from the sender's side: atom j owns x_j and v_j and reads the adjoints gq_i, gv_i of its neighbours; its
+/* Reverse, from the sender's side: atom j owns x_j and v_j and reads the adjoints gq_i, gv_i of its neighbors; its
  * list's edge j -> i is the message i <- j seen from the other end, so the unit vector has the other sign.
  *   gx_j, gv_j (from messages; =);  gR += (when not NULL);  grad[e] = dE/d(vector of list edge e) (when not NULL) */
 void message_backward(const edges *g, int64_t first, int64_t last, int width, const float *restrict R,
