@@ -193,10 +193,10 @@ mlff_status upload_reals_cuda(mlff_backend *backend, void *dst, const double *sr
 {
   mlff_cuda_backend *cuda = mlff_cuda_of(backend);
   if (backend->real_size == sizeof(double)) return upload_cuda(backend, dst, src, (size_t) n * sizeof(double), error);
-  const int64_t most = MLFF_CUDA_STAGING / sizeof(float);
+  const int64_t max_reals = MLFF_CUDA_STAGING / sizeof(float);
   float *staging = (float *) (void *) cuda->staging;
-  for (int64_t k = 0; k < n; k += most) {
-    const int64_t part = n - k < most ? n - k : most;
+  for (int64_t k = 0; k < n; k += max_reals) {
+    const int64_t part = n - k < max_reals ? n - k : max_reals;
     for (int64_t q = 0; q < part; q++) staging[q] = (float) src[k + q];
     MLFF_TRY(upload_cuda(backend, (float *) dst + k, staging, (size_t) part * sizeof(float), error));
   }

@@ -28,19 +28,19 @@ typedef struct edge_arrays {
 
 /* ---- with a new list --------------------------------------------------------------------------------------------- */
 
-/* Copies the index arrays of the graph to the device. made: rows of a list from candidates.cu. */
-static mlff_status upload_graph(mlff_backend *backend, const mlff_graph *graph, const mlff_cuda_host_list *made,
+/* Copies the index arrays of the graph to the device. built: rows of a list from candidates.cu. */
+static mlff_status upload_graph(mlff_backend *backend, const mlff_graph *graph, const mlff_cuda_host_list *built,
                                 const mlff_edges *edges, mlff_error *error)
 {
   mlff_cuda_backend *cuda = mlff_cuda_of(backend);
   const size_t n_all = (size_t) graph->n_all;
   const graph_arrays arrays = graph_of(edges), *g = &arrays;
-  const int64_t *row = made->row ? made->row : graph->row;
+  const int64_t *row = built->row ? built->row : graph->row;
   mlff_status (*copy)(mlff_backend *, void *, const void *, size_t, mlff_error *) =
       graph->on_device ? mlff_cuda_copy : mlff_cuda_upload;
   MLFF_TRY(copy(backend, g->row, row, ((size_t) graph->n_local + 1) * sizeof *g->row, error));
-  if (made->row)
-    MLFF_CUDA(mlff_cuda_fill_candidates)(backend, graph, made, g);
+  if (built->row)
+    MLFF_CUDA(mlff_cuda_fill_candidates)(backend, graph, built, g);
   else
     MLFF_TRY(copy(backend, g->nbr, graph->nbr, (size_t) graph->n_pairs * sizeof *g->nbr, error));
   MLFF_TRY(copy(backend, g->species, graph->species, n_all * sizeof *g->species, error));
@@ -202,7 +202,7 @@ __global__ void __launch_bounds__(SCAN_THREADS) edge_total_kernel(edge_arrays a,
   MLFF_SHARED(int64_t, sum, SCAN_THREADS);
   MLFF_SHARED(closest_pair, pair, SCAN_THREADS);
   const int t = (int) threadIdx.x;
-  int64_t before = 0;
+  int64_t n_before = 0;
   closest_pair first = {INFINITY, -1, -1};
   for (int b0 = 0; b0 < n_blocks; b0 += SCAN_THREADS) {
     const int b = b0 + t;
@@ -210,15 +210,15 @@ __global__ void __launch_bounds__(SCAN_THREADS) edge_total_kernel(edge_arrays a,
     sum[t] = n;
     scan_block(sum);
     if (b < n_blocks) {
-      a.g.block_edges[b] = before + sum[t] - n;
+      a.g.block_edges[b] = n_before + sum[t] - n;
       min_pair(a.g.block_closest[b], &first);
     }
-    before += sum[SCAN_THREADS - 1];
+    n_before += sum[SCAN_THREADS - 1];
     __syncthreads();
   }
   pair[t] = first;
   closest_of_block<SCAN_THREADS>(pair);
-  if (t == 0) write_total(a, before, pair[0]);
+  if (t == 0) write_total(a, n_before, pair[0]);
 }
 
 /* Copies the summary to the host and resets it for the next step. Called by one thread. */
@@ -240,19 +240,19 @@ MLFF_DEVICE void write_edge(const edge_arrays &a, const candidate &c, int64_t e)
 /* Small systems, instead of a scan: number of edges of centers before i, and of all. Called by a warp. */
 MLFF_DEVICE int edges_before(const edge_arrays &a, int i, int lane, int *n_edges)
 {
-  int before = 0, all = 0;
+  int n_before = 0, all = 0;
 #pragma unroll 4
   for (int k = lane; k < a.n_local; k += WARP) {
     const int n = a.g.count[k];
     all += n;
-    before += k < i ? n : 0;
+    n_before += k < i ? n : 0;
   }
   for (int offset = WARP / 2; offset > 0; offset /= 2) {
     all += __shfl_xor_sync(FULL_WARP, all, offset);
-    before += __shfl_xor_sync(FULL_WARP, before, offset);
+    n_before += __shfl_xor_sync(FULL_WARP, n_before, offset);
   }
   *n_edges = all;
-  return before;
+  return n_before;
 }
 
 /* Small systems, instead of edge_total_kernel: the total and the summary. pair: shared, [EDGE_THREADS]. Called by a
@@ -293,10 +293,10 @@ template <int SMALL_SYSTEM> __global__ void __launch_bounds__(EDGE_THREADS, 5) e
   const int64_t begin = a.g.row[i], end = a.g.row[i + 1];
   const bool has_element = a.g.species[i] >= 0;
   int n_total = 0;
-  const int64_t before =
+  const int64_t n_before =
       SMALL_SYSTEM ? edges_before(a, i, lane, &n_total) : a.row[i] + a.g.block_edges[i / SCAN_THREADS];
   const bool fits = (SMALL_SYSTEM ? n_total : a.g.summary->n_edges) <= a.n_room;
-  const int64_t start = fits ? before : 0;
+  const int64_t start = fits ? n_before : 0;
   int64_t next = start;
   for (int64_t p0 = begin; p0 < end; p0 += WARP * LOADS_PER_BATCH) {
     candidate found[LOADS_PER_BATCH];
@@ -318,10 +318,11 @@ template <int SMALL_SYSTEM> __global__ void __launch_bounds__(EDGE_THREADS, 5) e
 
 } // namespace
 
-/* Capacity for n elements: n/16 + 64 more, so that most new lists keep all sizes and the captured step stays valid. */
-static int64_t room_for(int64_t n, int64_t before)
+/* Capacity for n elements, `room` so far. Allocates n/16 + 64 more, so that most new lists keep all sizes and the
+ * captured step stays valid; shrinks if more than half is unused. */
+static int64_t room_for(int64_t n, int64_t room)
 {
-  if (n <= before && before <= 2 * n + 1024) return before;
+  if (n <= room && room <= 2 * n + 1024) return room;
   return (n + n / 16 + 64) / 64 * 64;
 }
 
@@ -329,7 +330,7 @@ static int64_t room_for(int64_t n, int64_t before)
 static mlff_status reserve_list(mlff_backend *backend, const mlff_graph *graph, mlff_edges *edges, mlff_error *error)
 {
   mlff_cuda_backend *cuda = mlff_cuda_of(backend);
-  const void *before = edges->scratch.data;
+  const void *old_data = edges->scratch.data;
   const int64_t all_room = edges->all_room, pairs_room = edges->pairs_room;
   graph_arrays unused;
   if (edges->n_pairs > INT32_MAX)
@@ -346,7 +347,7 @@ static mlff_status reserve_list(mlff_backend *backend, const mlff_graph *graph, 
   if (!backend->forecast && !graph->on_device)
     MLFF_TRY(mlff_cuda_pin(backend, &cuda->positions, position_bytes, error));
   cuda->device_positions = graph_of(edges).pos;
-  if (edges->scratch.data != before || edges->all_room != all_room || edges->pairs_room != pairs_room)
+  if (edges->scratch.data != old_data || edges->all_room != all_room || edges->pairs_room != pairs_room)
     edges->list_id = 0; /* its arrays were moved or overwritten */
   return MLFF_OK;
 }
@@ -449,16 +450,16 @@ static mlff_status run_step(mlff_backend *backend, const mlff_graph *graph, mlff
   return MLFF_OK;
 }
 
-/* Sets n_pairs and longest_row of a new list. Without a list in the graph, builds `made`. */
+/* Sets n_pairs and longest_row of a new list. Without a list in the graph, builds `built`. */
 static mlff_status count_list(mlff_backend *backend, const mlff_graph *graph, mlff_edges *edges, bool is_new,
-                              mlff_cuda_host_list *made, mlff_error *error)
+                              mlff_cuda_host_list *built, mlff_error *error)
 {
   if (backend->forecast ? graph->reach > 0 : is_new && !graph->row)
-    MLFF_TRY(MLFF_CUDA(mlff_cuda_count_candidates)(backend, graph, made, error));
-  if (made->row) {
+    MLFF_TRY(MLFF_CUDA(mlff_cuda_count_candidates)(backend, graph, built, error));
+  if (built->row) {
     mlff_graph listed = *graph;
-    listed.row = made->row;
-    edges->n_pairs = made->row[graph->n_local];
+    listed.row = built->row;
+    edges->n_pairs = built->row[graph->n_local];
     edges->longest_row = mlff_longest_row(&listed);
   } else if (is_new && graph->row && !graph->on_device) { /* otherwise set by the caller */
     edges->longest_row = mlff_longest_row(graph);
@@ -470,23 +471,23 @@ mlff_status MLFF_CUDA(edges_cuda)(mlff_backend *backend, const mlff_graph *graph
                                   mlff_error *error)
 {
   mlff_cuda_backend *cuda = mlff_cuda_of(backend);
-  mlff_cuda_host_list made = {};
+  mlff_cuda_host_list built = {};
   if (cuda->replay.mode == MLFF_CUDA_CAPTURING) return enqueue_step(backend, edges, graph->on_device, error);
   const bool is_new = edges->list_id != graph->list_id || graph->list_id == 0;
   set_sizes(graph, cutoff, edges);
   if (backend->forecast)
     edges->n_room = room_for(edges->n_room, 0); /* the caller has stored the number of edges in n_room */
   MLFF_TRY(mlff_cuda_check(cuda, cudaSetDevice(cuda->device), "cudaSetDevice", error));
-  MLFF_TRY(count_list(backend, graph, edges, is_new, &made, error));
+  MLFF_TRY(count_list(backend, graph, edges, is_new, &built, error));
   MLFF_TRY(reserve_list(backend, graph, edges, error));
   if (edges->n_room) MLFF_TRY(reserve_edges(backend, edges, error)); /* otherwise run_step, once it has counted */
   if (is_new || edges->list_id == 0) {
-    if (!graph->row && !made.row && !backend->forecast)
+    if (!graph->row && !built.row && !backend->forecast)
       return mlff_fail(error, MLFF_E_ARG,
                        "graph.list_id %llu is that of a list with other atoms: use a new id for each list",
                        (unsigned long long) graph->list_id);
     edges->list_id = 0;
-    MLFF_TRY(upload_graph(backend, graph, &made, edges, error));
+    MLFF_TRY(upload_graph(backend, graph, &built, edges, error));
     edges->list_id = graph->list_id;
   }
   if (!backend->forecast) MLFF_TRY(mlff_cuda_set_positions(cuda, graph, edges, error));

@@ -80,9 +80,9 @@ MLFF_DEVICE void scan_block(int64_t *value)
   const int t = (int) threadIdx.x;
   for (int step = 1; step < SCAN_THREADS; step *= 2) {
     __syncthreads();
-    const int64_t before = t >= step ? value[t - step] : 0;
+    const int64_t preceding = t >= step ? value[t - step] : 0;
     __syncthreads();
-    value[t] += before;
+    value[t] += preceding;
   }
   __syncthreads();
 }

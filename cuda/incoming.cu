@@ -48,13 +48,13 @@ __global__ void __launch_bounds__(SCAN_THREADS) incoming_scan_kernel(list_arrays
   grid_dependency_wait();
   MLFF_SHARED(int64_t, sum, SCAN_THREADS);
   const int t = (int) threadIdx.x;
-  int64_t before = 0;
+  int64_t n_before = 0;
   for (int64_t k0 = 0; k0 < (int64_t) a.n_nodes + 2; k0 += SCAN_THREADS) {
     const int64_t k = k0 + t;
     sum[t] = k < (int64_t) a.n_nodes + 2 ? a.g.in_row[k] : 0;
     scan_block(sum);
-    if (k < (int64_t) a.n_nodes + 2) a.g.in_row[k] = before + sum[t];
-    before += sum[SCAN_THREADS - 1];
+    if (k < (int64_t) a.n_nodes + 2) a.g.in_row[k] = n_before + sum[t];
+    n_before += sum[SCAN_THREADS - 1];
     __syncthreads();
   }
 }

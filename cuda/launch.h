@@ -46,8 +46,8 @@ static __device__ __forceinline__ void grid_dependency_wait()
 enum { PDL_BLOCKS_PER_SM = 2 };
 static inline bool mlff_cuda_is_dependent_launch(const mlff_cuda_backend *cuda, dim3 grid)
 {
-  const int64_t most = (int64_t) PDL_BLOCKS_PER_SM * cuda->n_multiprocessors;
-  return cuda->has_dependent_launch && cuda->in_step && (int64_t) grid.x * grid.y * grid.z <= most;
+  const int64_t max_blocks = (int64_t) PDL_BLOCKS_PER_SM * cuda->n_multiprocessors;
+  return cuda->has_dependent_launch && cuda->in_step && (int64_t) grid.x * grid.y * grid.z <= max_blocks;
 }
 
 /* Number of blocks for n items. The limit of 2^31 - 1 blocks exceeds the memory of any device. */
@@ -101,13 +101,14 @@ static void mlff_cuda_launch(mlff_backend *backend, const char *name, int indepe
   if (error != cudaSuccess) mlff_cuda_remember(cuda, error, name);
 }
 
-/* Opts the kernels in to all shared memory of a block. *most: its bytes; 0 after a failure. */
-template <typename... K> static cudaError_t mlff_cuda_opt_in_shared(mlff_cuda_backend *cuda, int *most, K... kernels)
+/* Opts the kernels in to all shared memory of a block. *max_bytes: its bytes; 0 after a failure. */
+template <typename... K>
+static cudaError_t mlff_cuda_opt_in_shared(mlff_cuda_backend *cuda, int *max_bytes, K... kernels)
 {
   const cudaFuncAttribute attribute = cudaFuncAttributeMaxDynamicSharedMemorySize;
-  cudaError_t failed = cudaDeviceGetAttribute(most, cudaDevAttrMaxSharedMemoryPerBlockOptin, cuda->device);
-  ((failed = failed == cudaSuccess ? cudaFuncSetAttribute(kernels, attribute, *most) : failed), ...);
-  if (failed != cudaSuccess) *most = 0;
+  cudaError_t failed = cudaDeviceGetAttribute(max_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, cuda->device);
+  ((failed = failed == cudaSuccess ? cudaFuncSetAttribute(kernels, attribute, *max_bytes) : failed), ...);
+  if (failed != cudaSuccess) *max_bytes = 0;
   return failed;
 }
 

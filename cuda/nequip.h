@@ -140,8 +140,8 @@ static inline unsigned edge_split(mlff_backend *backend, const mlff_edges *edges
 {
   const int64_t n_target = 4 * (int64_t) mlff_cuda_of(backend)->n_multiprocessors;
   const int64_t per_atom = edges->n_local ? (edges->n_room / edges->n_local + n_edges - 1) / n_edges : 1;
-  const int64_t n_split = n_blocks ? (n_target + n_blocks - 1) / n_blocks : 1, most = per_atom < 1 ? 1 : per_atom;
-  return (unsigned) (n_split < most ? n_split : most);
+  const int64_t n_split = n_blocks ? (n_target + n_blocks - 1) / n_blocks : 1, max_split = per_atom < 1 ? 1 : per_atom;
+  return (unsigned) (n_split < max_split ? n_split : max_split);
 }
 
 /* ---- sums over lanes --------------------------------------------------------------------------------------------- */

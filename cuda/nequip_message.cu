@@ -462,12 +462,13 @@ void MLFF_CUDA(nequip_message_cuda)(mlff_backend *backend, const mlff_nequip_mes
 {
   message_arrays a = arrays_of(args);
   const unsigned n_atoms = (unsigned) (a.end - a.begin);
-  const unsigned n_tasks = mlff_cuda_blocks(a.radial.n_weights, CHUNK), most = mlff_cuda_blocks(n_tasks, FORWARD_WARPS);
+  const unsigned n_tasks = mlff_cuda_blocks(a.radial.n_weights, CHUNK),
+                 max_split = mlff_cuda_blocks(n_tasks, FORWARD_WARPS);
   const unsigned n_target = 2 * (unsigned) mlff_cuda_of(backend)->n_multiprocessors;
   const unsigned n_split = n_atoms ? (n_target + n_atoms - 1) / n_atoms : 1;
   for (a.n_edges = WARP; a.n_edges > SLOTS && shared_bytes(a, a.n_edges) > SHARED_BYTES;) a.n_edges -= SLOTS;
-  MLFF_LAUNCH(backend, nequip_message_kernel, dim3(n_atoms, n_split < most ? n_split : most), FORWARD_WARPS * WARP,
-              shared_bytes(a, a.n_edges), a);
+  MLFF_LAUNCH(backend, nequip_message_kernel, dim3(n_atoms, n_split < max_split ? n_split : max_split),
+              FORWARD_WARPS * WARP, shared_bytes(a, a.n_edges), a);
 }
 
 /* Backward pass of receivers begin .. end of a, whose messages fit the array. */
