@@ -18,5 +18,5 @@ def zoo(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
     return {
         **models.zoo(folder),
-        "orb": models.orb(folder / "small_orb", n_features=8, n_interactions=2, n_neighbours=8, cutoff=4.5),
+        "orb": models.orb(folder / "small_orb", n_features=8, n_interactions=2, n_neighbors=8, cutoff=4.5),
     }
