@@ -1,7 +1,7 @@
 /* fix_mlffprof.cpp: see fix_mlffprof.h.
  *
- * The fix itself is the order of events. prof_steps times the steps, prof_samples reads energies and memory, shadow
- * evaluates a second model, prof_report keeps the recorder of rank 0 and writes; the profiler library does the rest.
+ * The fix calls its parts in order: prof_steps times the steps, prof_samples reads energies and memory, shadow
+ * evaluates a second model, prof_report has the recorder of rank 0 and writes. The profiler library makes the report.
  */
 #include "fix_mlffprof.h"
 
@@ -36,7 +36,7 @@ using namespace LAMMPS_NS;
 static double (*const VALUES[])(const mlffprof_summary &) = {MLFFPROF_SUMMARY_VALUES(VALUE)};
 #undef VALUE
 
-/* A second run of fewer steps than this many warm-ups has none: it would be warm-up as a whole. */
+/* Later runs shorter than this many warm-ups have no warm-up. */
 static constexpr long SHORT_RUN = 10;
 
 struct FixMLFFProf::Impl : protected Pointers {
@@ -49,9 +49,9 @@ struct FixMLFFProf::Impl : protected Pointers {
   std::unique_ptr<ProfShadow> shadow;
   FixMLFFProf *owner;
 
-  mlff_model *engine = nullptr;    // of the pair style, during a run
+  mlff_model *engine = nullptr;    // of the pair style, in a run
   double init_time = 0.0, setup_seconds = 0.0;
-  bool begun = false;    // a run since init()
+  bool begun = false;    // a run has started since init()
   bool set_up = false, first_step = false, timers_reported = false, unprinted = false, explosion_reported = false;
   int n_runs = 0;
   bigint summary_step = -1;
@@ -103,7 +103,7 @@ FixMLFFProf::FixMLFFProf(LAMMPS *lammps, int narg, char **arg) : Fix(lammps, nar
   impl->settings.frames = prof_partition_file(lmp, impl->settings.frames);
   impl->report.reset(new ProfReport(lmp, impl->settings));
   if (impl->settings.model.empty()) {
-    datamask_read = datamask_modify = 0;    // nothing of the atoms is touched
+    datamask_read = datamask_modify = 0;    // the fix does not use atom data
     return;
   }
   impl->shadow.reset(new ProfShadow(lmp, this, impl->settings));
@@ -167,7 +167,7 @@ void FixMLFFProf::Impl::init()
   announce();
 }
 
-/* Before the evaluations of the set-up, so that what a GPU records there has the parts timed. */
+/* Before the evaluations of the set-up, so that a step captured on a GPU contains the timers. */
 void FixMLFFProf::Impl::start_spans()
 {
   mlff_error problem = {};
@@ -176,7 +176,7 @@ void FixMLFFProf::Impl::start_spans()
   if (mlff_spans_start(engine, n_stamps, &problem)) report->complain(problem.text);
 }
 
-/* The next steps in which energies or the virial are read; LAMMPS computes them in steps that were announced only. */
+/* Announces the next steps that need energies and virial; LAMMPS computes them in announced steps only. */
 void FixMLFFProf::Impl::announce()
 {
   const bigint now = update->ntimestep, every = settings.every;
@@ -207,7 +207,7 @@ void FixMLFFProf::min_setup(int /*vflag*/)
 void FixMLFFProf::Impl::begin_run(bool dynamics)
 {
   size_t n_before = 0;
-  if (engine) mlff_spans_take(engine, &n_before, nullptr);    // stamps of the set-up are of no step
+  if (engine) mlff_spans_take(engine, &n_before, nullptr);    // discard stamps of the set-up
   const bool timed = steps.start_run(engine, dynamics ? update->dt * prof_find_units(update->unit_style)->time : 0.0);
   if (settings.components && !timed && !timers_reported && comm->me == 0)
     error->warning(FLERR,
@@ -239,7 +239,7 @@ void FixMLFFProf::initial_integrate_respa(int /*vflag*/, int /*level*/, int /*lo
   if (!impl->steps.is_open() || impl->steps.step() != update->ntimestep) impl->boundary(update->ntimestep);
 }
 
-/* An iteration of a minimizer has several evaluations; the first of them is its boundary. */
+/* An iteration of a minimizer has several evaluations; the first one is the boundary. */
 void FixMLFFProf::min_pre_force(int /*vflag*/)
 {
   if (!impl->set_up || (impl->steps.is_open() && impl->steps.step() == update->ntimestep)) return;
@@ -269,7 +269,7 @@ void FixMLFFProf::Impl::boundary(bigint step)
   steps.open(step, begin);
 }
 
-/* The open step ends; what has to be done now and then is done here, between two steps. */
+/* Ends the open step, and does periodic work between two steps. */
 void FixMLFFProf::Impl::close(double now, bool last)
 {
   steps.close(now);
@@ -279,7 +279,7 @@ void FixMLFFProf::Impl::close(double now, bool last)
   if (steps.full()) flush();
 }
 
-/* Batch to rank 0. Rank 0 writes the report now and then, and the others wait for it here and not within a step. */
+/* Sends the batch to rank 0. Other ranks wait here, outside of a step, while rank 0 writes the report. */
 void FixMLFFProf::Impl::flush()
 {
   report->complain(steps.flush(report->recorder()));
@@ -313,7 +313,7 @@ void FixMLFFProf::Impl::sample()
   report->trace_own("sample", begin, seconds);
 }
 
-/* Of the iteration that was closed; its energy is that of the last evaluation. */
+/* Sample of the closed iteration, with the energy of the last evaluation. */
 void FixMLFFProf::Impl::sample_minimum(bool last)
 {
   if (!last && !is_sampled(steps.step())) return;
@@ -357,7 +357,7 @@ void FixMLFFProf::Impl::stop(const std::string &why)
   timer->force_timeout();
 }
 
-/* Rank 0 decides, and all stop together. */
+/* Rank 0 decides; all ranks stop together. */
 void FixMLFFProf::Impl::check_bounds()
 {
   const bool watches = !settings.bounds.empty() || settings.explosion != "ignore";
@@ -395,7 +395,7 @@ void FixMLFFProf::Impl::check_bounds()
 }
 
 /* ----------------------------------------------------------------------
-   the end
+   end of a run
 ------------------------------------------------------------------------- */
 
 void FixMLFFProf::post_run()
@@ -421,7 +421,7 @@ void FixMLFFProf::Impl::finish()
 }
 
 /* ----------------------------------------------------------------------
-   numbers for thermo output; collective, as all ranks ask for them
+   values for thermo output; collective
 ------------------------------------------------------------------------- */
 
 void FixMLFFProf::Impl::update_summary()

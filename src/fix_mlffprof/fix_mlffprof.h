@@ -1,6 +1,6 @@
 /* fix_mlffprof.h: fix mlffprof, latency, memory, energy drift and accuracy of any pair style.
  *
- * The profiler library and the engine stay behind `impl`, so that whoever includes this header needs LAMMPS only.
+ * `impl` hides the profiler library and the engine, so this header needs LAMMPS only.
  */
 #ifdef FIX_CLASS
 // clang-format off

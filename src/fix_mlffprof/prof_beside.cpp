@@ -7,7 +7,7 @@
 
 using namespace LAMMPS_NS;
 
-/* The process has a new peak since the last part: the run has made it. */
+/* A peak of the process above that of the last part belongs to the run. */
 void ProfBeside::note_peak(int64_t peak)
 {
   if (peak > peak_after) peak_of_run = std::max(peak_of_run, peak - held());
@@ -26,10 +26,10 @@ void ProfBeside::end()
   if (--depth > 0) return;
   int64_t now = 0;
   mlffprof_host_memory(&now, &peak_after, nullptr);
-  sum += now - before;    // where the system does not tell, both are the same
+  sum += now - before;    // 0 if the system does not report memory
 }
 
-void ProfBeside::take_off(int64_t &resident, int64_t &peak)
+void ProfBeside::subtract(int64_t &resident, int64_t &peak)
 {
   if (resident < 0) return;
   note_peak(peak);

@@ -1,7 +1,7 @@
-/* prof_beside.h: host memory that this process takes for something beside the run, told apart from the run's own.
+/* prof_beside.h: separates host memory of side work, such as a second model, from that of the run.
  *
- * The resident set is read before and after whatever is done beside the run; the sum of the differences is what that
- * holds. What the run allocates, grows by or loses lies between these parts and stays with the run.
+ * The resident set is read before and after each part of the side work; the sum of the differences is its memory.
+ * Changes between the parts belong to the run.
  */
 #ifndef LMP_MLFF_PROF_BESIDE_H
 #define LMP_MLFF_PROF_BESIDE_H
@@ -12,10 +12,10 @@ namespace LAMMPS_NS {
 
 class ProfBeside {
  public:
-  /* What is done beside the run in a scope. Scopes may nest: the outermost counts. */
+  /* Side work in a scope. Scopes may nest; the outermost counts. */
   class Part {
    public:
-    explicit Part(ProfBeside &of) : whole(of) { whole.begin(); }
+    explicit Part(ProfBeside &memory) : whole(memory) { whole.begin(); }
     Part(const Part &) = delete;
     Part &operator=(const Part &) = delete;
     ~Part() { whole.end(); }
@@ -26,9 +26,9 @@ class ProfBeside {
 
   /* Bytes held; not negative. */
   int64_t held() const { return sum > 0 ? sum : 0; }
-  /* Resident set and its peak less what is held. A peak of the process within a part is none of the run's: then it is
-   * the largest that the run is known to have had outside of them. */
-  void take_off(int64_t &resident, int64_t &peak);
+  /* Subtracts the memory of the side work from resident set and peak. A peak of the process within side work is
+   * replaced by the largest known peak of the run. */
+  void subtract(int64_t &resident, int64_t &peak);
 
  private:
   int depth = 0;

@@ -23,7 +23,7 @@
 
 using namespace LAMMPS_NS;
 
-/* The C interface of LAMMPS: weak because a static program may have left it out. */
+/* C interface of LAMMPS, weak because a static program may not contain it. */
 extern "C" {
 int lammps_id_count(void *, const char *) __attribute__((weak));
 int lammps_id_name(void *, const char *, int, char *, int) __attribute__((weak));
@@ -33,7 +33,7 @@ int lammps_variable_info(void *, int, char *, int) __attribute__((weak));
 static constexpr int MAX_VARIABLES = 200;
 
 /* First value of a key in a file of `key : value` lines; empty if there is none. */
-static std::string line_of(const char *path, const char *key)
+static std::string find_value(const char *path, const char *key)
 {
   std::string found;
   FILE *file = fopen(path, "r");
@@ -58,7 +58,7 @@ static void describe_machine(LAMMPS *lmp, mlffprof_recorder *recorder)
     mlffprof_recorder_context(recorder, "system", (std::string(machine.sysname) + " " + machine.release).c_str(),
                               nullptr);
   }
-  const std::string cpu = line_of("/proc/cpuinfo", "model name");
+  const std::string cpu = find_value("/proc/cpuinfo", "model name");
   if (!cpu.empty()) mlffprof_recorder_context(recorder, "cpu", cpu.c_str(), nullptr);
   mlffprof_recorder_context_number(recorder, "ranks", lmp->comm->nprocs, nullptr);
   mlffprof_recorder_context_number(recorder, "threads", lmp->comm->nthreads, nullptr);
@@ -72,16 +72,16 @@ static void describe_machine(LAMMPS *lmp, mlffprof_recorder *recorder)
   mlffprof_recorder_context(recorder, "plugin_compiled_for", MLFF_LAMMPS_VERSION, nullptr);
 }
 
-/* What the driver of NVIDIA GPUs says about itself and the devices of this machine; nothing where there is none. */
+/* NVIDIA driver and GPUs of this machine, if any. */
 static void describe_gpus(mlffprof_recorder *recorder)
 {
-  const std::string driver = line_of("/proc/driver/nvidia/version", "NVRM version");
+  const std::string driver = find_value("/proc/driver/nvidia/version", "NVRM version");
   if (!driver.empty()) mlffprof_recorder_context(recorder, "driver", driver.c_str(), nullptr);
   std::string names;
   glob_t found = {};
   if (glob("/proc/driver/nvidia/gpus/*/information", 0, nullptr, &found) == 0) {
     for (size_t k = 0; k < found.gl_pathc; k++) {
-      const std::string name = line_of(found.gl_pathv[k], "Model");
+      const std::string name = find_value(found.gl_pathv[k], "Model");
       if (!name.empty()) names += (names.empty() ? "" : ", ") + name;
     }
   }
@@ -104,7 +104,7 @@ static void describe_model(const mlff_info *info, mlffprof_recorder *recorder)
   if (strcmp(info->device, "cpu") != 0) describe_gpus(recorder);
 }
 
-/* Whether variable k is plain text, so that reading it evaluates nothing. LAMMPS describes it as
+/* Whether variable k is text, so that reading it evaluates nothing. Format of LAMMPS:
  * `Variable[  0]: name,  style = index,  def = 10 20`. */
 static bool is_text(LAMMPS *lmp, int k)
 {
@@ -141,7 +141,7 @@ static void describe_deck(LAMMPS *lmp, mlffprof_recorder *recorder)
 
 double LAMMPS_NS::prof_message_us(LAMMPS *lmp)
 {
-  static constexpr size_t MOST = 110, FIRST = 10;    // the first ones set up connections
+  static constexpr size_t MOST = 110, FIRST = 10;    // the first messages set up connections
   static constexpr double SECONDS = 0.02;            // ranks that share a core wait for each other
   std::vector<double> times;
   const int me = lmp->comm->me;
@@ -162,7 +162,7 @@ double LAMMPS_NS::prof_message_us(LAMMPS *lmp)
   }
   MPI_Barrier(lmp->world);
   if (me != 0) return 0.0;
-  times.pop_back();    // not sent back
+  times.pop_back();    // the last message has no reply
   if (times.size() > 2 * FIRST) times.erase(times.begin(), times.begin() + FIRST);
   std::sort(times.begin(), times.end());
   return times.empty() ? std::numeric_limits<double>::quiet_NaN() : times[times.size() / 2];

@@ -19,7 +19,7 @@
 
 using namespace LAMMPS_NS;
 
-// A report is written at most this often, and so that writing stays below a fiftieth of the time.
+// Shortest interval between reports; writing takes at most 1/WRITE_SHARE of the time.
 static constexpr double WRITE_SECONDS = 2.0, WRITE_SHARE = 50.0;
 
 enum { ROW_STEPS, ROW_ENGINE, ROW_PROFILER };
@@ -95,7 +95,7 @@ std::string ProfReport::open_files()
     for (int row = 0; row < 3; row++)
       mlffprof_trace_row(trace, 0, row, ("LAMMPS rank 0, " + model_name).c_str(), names[row], nullptr);
   }
-  // an empty report now: that the file can be written is not found out at the end of a long run
+  // an empty report: a file that cannot be written is an error now and not after a long run
   const std::string trouble = write_file();
   return trouble.empty() ? "" : "fix mlffprof file: " + trouble;
 }
@@ -133,10 +133,10 @@ void ProfReport::warm_up(long n)
   if (rec && n > 0) mlffprof_recorder_warmup(rec.get(), n, nullptr);
 }
 
-void ProfReport::begin_watch(const mlff_watch *of_pair)
+void ProfReport::begin_watch(const mlff_watch *counts)
 {
-  watch = of_pair;
-  taken = watch ? mlff_watch_count(watch) : mlff_watch_counts();
+  watch = counts;
+  last_counts = watch ? mlff_watch_count(watch) : mlff_watch_counts();
 }
 
 void ProfReport::end_watch()
@@ -145,14 +145,14 @@ void ProfReport::end_watch()
   watch = nullptr;
 }
 
-/* What the watch has counted since the last time. */
+/* Adds the new counts to the recorder. */
 void ProfReport::take_outside()
 {
   if (!watch || !rec) return;
   const mlff_watch_counts now = mlff_watch_count(watch);
-  const auto more = [this, &now](mlff_watched kind) { return now.n_outside[kind] - taken.n_outside[kind]; };
+  const auto more = [this, &now](mlff_watched kind) { return now.n_outside[kind] - last_counts.n_outside[kind]; };
   mlffprof_outside outside = {};
-  outside.n = now.n_checks - taken.n_checks;
+  outside.n = now.n_checks - last_counts.n_checks;
   outside.temperature = more(MLFF_WATCHED_TEMPERATURE);
   outside.density = more(MLFF_WATCHED_DENSITY);
   outside.pressure = more(MLFF_WATCHED_PRESSURE);
@@ -161,7 +161,7 @@ void ProfReport::take_outside()
   outside.pair = more(MLFF_WATCHED_PAIR);
   outside.triple = more(MLFF_WATCHED_TRIPLE);
   mlffprof_recorder_outside(rec.get(), &outside);
-  taken = now;
+  last_counts = now;
 }
 
 /* ----------------------------------------------------------------------

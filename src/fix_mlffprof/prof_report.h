@@ -1,4 +1,4 @@
-/* prof_report.h: the recorder of rank 0 and what it becomes: JSON, table, trace. */
+/* prof_report.h: recorder of rank 0, and its JSON, table and trace. */
 #ifndef LMP_MLFF_PROF_REPORT_H
 #define LMP_MLFF_PROF_REPORT_H
 
@@ -20,7 +20,7 @@ class ProfReport : protected Pointers {
   ProfReport(class LAMMPS *lammps, const ProfSettings &all);
   ~ProfReport() override;
 
-  /* What a recorder is told when it is made. */
+  /* Properties of the measured run. */
   struct Subject {
     const mlff_info *info;
     const char *ensemble, *reference;
@@ -29,12 +29,12 @@ class ProfReport : protected Pointers {
     bool reduced_units;
   };
   bool is_open() const { return opened; }
-  /* Rules, recorder and files; a file that cannot be written stops here. Collective. */
+  /* Opens rules, recorder and files; stops if a file cannot be written. Collective. */
   void open(const Subject &subject);
   /* Machine, versions, model and deck of this run. */
   void describe(const mlff_info *info);
-  /* A run whose pair style counts what is outside of its model's training; nullptr: it does not. */
-  void begin_watch(const mlff_watch *of_pair);
+  /* counts: those of the training domain of the pair style, or nullptr. */
+  void begin_watch(const mlff_watch *counts);
   void end_watch();
   void set_number(const char *key, double value);
   /* The next run begins with that many warm-up steps. */
@@ -42,15 +42,15 @@ class ProfReport : protected Pointers {
 
   /* nullptr on other ranks. */
   mlffprof_recorder *recorder() const { return rec.get(); }
-  /* Writes the JSON if the last time is long enough ago; so a run that is killed leaves one. */
+  /* Writes the JSON at intervals, so that a killed run leaves a report. */
   void write_if_due(double now);
   void write();
-  /* The table on screen and in the log. */
+  /* Prints the table. */
   void print();
-  /* Says once what went wrong while recording; the run goes on. */
+  /* Prints the first problem as a warning. */
   void complain(const std::string &problem);
 
-  /* Trace of this rank's steps and of the engine's spans. */
+  /* Trace of steps and engine spans of rank 0. */
   bool traces() const { return trace != nullptr; }
   void trace_step(const ProfSteps &steps, double end, mlff_model *model);
   void trace_own(const char *what, double begin, double seconds);
@@ -70,8 +70,8 @@ class ProfReport : protected Pointers {
   mlffprof_trace *trace;    // of rank 0
   double trace_origin;
   std::string file, trace_file;
-  const mlff_watch *watch = nullptr;    // of the pair style, during a run
-  mlff_watch_counts taken = {};         // of it
+  const mlff_watch *watch = nullptr;     // of the pair style, during a run
+  mlff_watch_counts last_counts = {};    // counts at the last report
 
   std::string create(const Subject &subject);
   std::string open_files();

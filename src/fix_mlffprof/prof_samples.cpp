@@ -74,7 +74,7 @@ void ProfSamples::init_run(bool energy)
   first_of_run = true;
   has_pending = false;
   units = prof_find_units(update->unit_style);
-  // the fixes that can report the energy that they exchange with the system
+  // fixes that can report the energy that they exchange
   may_tally = false;
   for (int k = 0; k < modify->nfix && !may_tally; k++) may_tally = modify->fix[k]->ecouple_flag != 0;
   pe = energy ? modify->get_compute_by_id("thermo_pe") : nullptr;
@@ -104,7 +104,7 @@ static void set(mlffprof_energy_sample &sample, mlffprof_quantity_id id, double 
   sample.value[id] = value;
 }
 
-/* Whether a run goes on where the last one ended: the same energy at the same time. */
+/* Whether a run continues the previous one: same step and energy. */
 bool ProfSamples::continues(const mlffprof_energy_sample &sample) const
 {
   if (sample.step != last.step) return false;
@@ -143,7 +143,7 @@ std::string ProfSamples::take_energy(mlffprof_recorder *recorder)
   bool first = false;
   std::string problem = begin_stretch(recorder, sample, first);
   if (!problem.empty() || (first_of_run && !first)) {
-    first_of_run = false;    // it is the last sample of the run before
+    first_of_run = false;    // it is the last sample of the previous run
     return problem;
   }
   first_of_run = false;
@@ -151,7 +151,7 @@ std::string ProfSamples::take_energy(mlffprof_recorder *recorder)
   return add_conserved(recorder, sample, first);
 }
 
-/* At the first sample of a run: whether it begins a new stretch of simulated time. */
+/* first: this sample starts a new trajectory. */
 std::string ProfSamples::begin_stretch(mlffprof_recorder *recorder, const mlffprof_energy_sample &sample, bool &first)
 {
   first = first_of_run && (!any_sample || changed || !continues(sample));
@@ -162,8 +162,8 @@ std::string ProfSamples::begin_stretch(mlffprof_recorder *recorder, const mlffpr
   return "";
 }
 
-/* A thermostat that does not report its energy says 0 in all steps; one that does may say 0 in the first. So a first
- * sample with 0 waits for the second. */
+/* A thermostat without energy report has 0 in all steps, others may have 0 in the first one. Therefore a first sample
+ * with 0 is pending until the second. */
 std::string ProfSamples::add_conserved(mlffprof_recorder *recorder, mlffprof_energy_sample &sample, bool first)
 {
   if (!temperature || !may_tally) return record(recorder, sample);
@@ -200,7 +200,7 @@ std::string ProfSamples::take_potential(mlffprof_recorder *recorder, bigint step
   sample.time_ps = time_ps();
   set(sample, MLFFPROF_POTENTIAL, units->energy * (compute ? pe->compute_scalar() : pe->scalar));
   bool first = false;
-  changed = changed || first_of_run;    // a minimization never goes on where a run ended
+  changed = changed || first_of_run;    // a minimization never continues a run
   const std::string problem = begin_stretch(recorder, sample, first);
   first_of_run = false;
   last = sample;
@@ -216,8 +216,8 @@ std::string ProfSamples::take_memory(mlffprof_recorder *recorder, const mlff_mod
   const bool device = model && strcmp(mlff_model_info(model)->device, "cpu") != 0;
   int64_t resident = 0, peak = 0;
   mlffprof_host_memory(&resident, &peak, nullptr);
-  if (shadow) shadow->host_memory().take_off(resident, peak);
-  // as doubles, which all MPI libraries can sum; 2^53 bytes are enough
+  if (shadow) shadow->host_memory().subtract(resident, peak);
+  // as doubles, for all MPI libraries
   double mine[6] = {static_cast<double>(resident),
                     static_cast<double>(peak),
                     device ? static_cast<double>(mlff_model_memory(model).bytes) : 0.0,

@@ -1,4 +1,4 @@
-/* prof_samples.h: what is sampled every N steps: energies of the system, and memory. */
+/* prof_samples.h: samples of energies and memory every N steps. */
 #ifndef LMP_MLFF_PROF_SAMPLES_H
 #define LMP_MLFF_PROF_SAMPLES_H
 
@@ -18,20 +18,19 @@ class ProfSamples : protected Pointers {
 
   /* "nve", "nvt", "npt" or "minimize", from the fixes of the script. */
   const char *find_ensemble() const;
-  /* A run begins; `energy`: energies are wanted. Before the forces of its first step are computed. */
+  /* Start of a run, before the forces of its first step. */
   void init_run(bool energy);
   /* Announces that energy and virial will be read in that step. */
   void announce(bigint step) const;
 
-  /* Energies of this step into the recorder (rank 0, else nullptr). Collective. Returns a problem. */
+  /* Writes energies of this step to the recorder (rank 0, else nullptr). Returns an error or "". Collective. */
   std::string take_energy(mlffprof_recorder *recorder);
-  /* A minimization has no kinetic energy, and LAMMPS computes its potential energy in every evaluation; `compute`: not
-   * yet in this one. */
+  /* For minimizations: potential energy only. compute: LAMMPS has not computed it in this evaluation. */
   std::string take_potential(mlffprof_recorder *recorder, bigint step, bool compute);
-  /* Resident set of all ranks, and what the engine holds on a device; that of the model of `compare` (nullptr = none)
-   * apart. Collective. */
+  /* Resident set of all ranks and device memory of the engine, separate for the model of `compare` (nullptr: none).
+   * Collective. */
   std::string take_memory(mlffprof_recorder *recorder, const mlff_model *model, class ProfShadow *shadow);
-  /* The first sample of a run waits for the second, which tells whether thermostats report their energy. */
+  /* Writes a pending first sample, see add_conserved. */
   std::string finish(mlffprof_recorder *recorder);
 
  private:

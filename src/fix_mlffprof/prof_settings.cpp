@@ -124,7 +124,7 @@ std::string ProfSettings::parse_compare(int narg, const char *const *arg, int &i
 }
 
 /* ----------------------------------------------------------------------
-   the rest
+   parsing
 ------------------------------------------------------------------------- */
 
 std::string ProfSettings::parse_flag(const std::string &key, const std::string &value)

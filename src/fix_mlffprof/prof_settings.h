@@ -1,4 +1,4 @@
-/* prof_settings.h: what the command `fix ID all mlffprof N keyword value ...` says. */
+/* prof_settings.h: arguments of `fix ID all mlffprof N keyword value ...`. */
 #ifndef LMP_MLFF_PROF_SETTINGS_H
 #define LMP_MLFF_PROF_SETTINGS_H
 
@@ -11,7 +11,7 @@
 
 namespace LAMMPS_NS {
 
-/* A bound on a number of the run: `warn METRIC X` or `stop METRIC X`. */
+/* `warn METRIC X` or `stop METRIC X`. */
 struct ProfBound {
   std::string metric;
   double limit;
@@ -33,8 +33,7 @@ struct ProfSettings {
   double frames_above = 0.0, compare_stop = 0.0;    // eV/A; stop 0 = never
   std::vector<std::string> elements;
 
-  /* Arguments after the style; empty, or what is wrong and what is known. `n_types`: elements expected after
-   * `elements`. */
+  /* Parses the arguments after the style. n_types: number of elements after `elements`. Returns an error or "". */
   std::string parse(int narg, const char *const *arg, int n_types);
 
  private:
@@ -44,9 +43,9 @@ struct ProfSettings {
   std::string parse_bound(int narg, const char *const *arg, int &i);
 };
 
-/* Metrics that bounds may name, for messages. */
+/* List of metrics, for messages. */
 std::string prof_bound_metrics();
-/* Its value now, as it is compared with the limit: magnitudes; NaN = not measured. */
+/* Current magnitude; NaN = not measured. */
 double prof_bound_value(const ProfBound &bound, const mlffprof_summary &summary);
 const char *prof_bound_unit(const ProfBound &bound);
 

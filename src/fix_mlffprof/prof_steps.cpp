@@ -23,12 +23,11 @@ static constexpr double NONE = std::numeric_limits<double>::quiet_NaN();
 static constexpr size_t MAX_BATCH = 256;
 static constexpr double BATCH_SECONDS = 0.5;
 
-/* A rank took clearly longer than the mean of the others when it was busy for more than this part of the step
- * longer. */
-static constexpr double CLEARLY = 0.2;
+/* Smallest share of a step for the tags other_rank and preempted. */
+static constexpr double TAG_SHARE = 0.2;
 
 static constexpr int MOST_UNSEEN = 16;
-static constexpr double LONG = 200e-6, TURN = 50e-6;    // s; nobody is given the processor for less than TURN
+static constexpr double LONG = 200e-6, TIME_SLICE = 50e-6;    // s; no process runs for less than TIME_SLICE
 
 ProfSteps::ProfSteps(LAMMPS *lammps) :
     Pointers(lammps), engine(nullptr), opened(false), timed(false), compares(false), open_step(-1), start(0.0),
@@ -84,7 +83,7 @@ bool ProfSteps::start_run(mlff_model *model, double step_ps)
   read_box(box);
   before.assign(3 * parts.size(), 0.0);
   now_values.assign(3 * parts.size(), 0.0);
-  // all room at once, so that it does not look like growth of the program
+  // reserve now, so that memory does not appear to grow
   for (auto *list : {&latency, &busy, &most_latency, &most_busy}) list->reserve(MAX_BATCH);
   for (auto *list : {&sums, &all_sums}) list->reserve(MAX_BATCH * width());
   for (auto *list : {&tags, &all_tags, &atoms, &all_atoms}) list->reserve(MAX_BATCH);
@@ -102,8 +101,7 @@ void ProfSteps::end_run()
    one step on this rank
 ------------------------------------------------------------------------- */
 
-/* Readings of LAMMPS' timers and of the engine's spans, in seconds since their start; then what the engine's parts had
- * to do: operations, and bytes. */
+/* Seconds of the timers of LAMMPS and of the spans of the engine; then operations and bytes of the spans. */
 void ProfSteps::read(std::vector<double> &values) const
 {
   const mlff_span *engine_spans = engine ? mlff_spans_read(engine) : nullptr;
@@ -117,8 +115,7 @@ void ProfSteps::read(std::vector<double> &values) const
   }
 }
 
-/* Seconds of work that differs between ranks, without waiting for others. What LAMMPS times as Comm, Modify and Output
- * has waiting in it, and so has what it does not time. */
+/* Seconds of work without waiting for other ranks. Comm, Modify, Output and untimed parts include waiting. */
 double ProfSteps::read_busy() const
 {
   const mlff_span *engine_spans = engine ? mlff_spans_read(engine) : nullptr;
@@ -137,8 +134,7 @@ void ProfSteps::read_box(double *lengths) const
   lengths[8] = domain->yz;
 }
 
-/* What the processor has done for this thread until now. */
-ProfSteps::Processor ProfSteps::look(double now)
+ProfSteps::Processor ProfSteps::read_processor(double now)
 {
   timespec t = {};
   rusage usage = {};
@@ -151,7 +147,7 @@ ProfSteps::Processor ProfSteps::look(double now)
 
 void ProfSteps::open(bigint number, double now)
 {
-  if (n_unseen < 0) seen = look(now);
+  if (n_unseen < 0) seen = read_processor(now);
   n_unseen = std::max(0, n_unseen);
   opened = true;
   open_step = number;
@@ -171,7 +167,7 @@ void ProfSteps::add_own(double seconds, bool in_modify)
     own_output += seconds;
 }
 
-/* What happened since the last call. */
+/* Tags of events since the last call. */
 unsigned ProfSteps::tags_now()
 {
   unsigned found = open_tags;
@@ -191,19 +187,20 @@ unsigned ProfSteps::tags_now()
   return found;
 }
 
-/* Whether another process had the processor for a good part of the open step: waiting for a file or a GPU takes no
- * processor time either, but gives it up of one's own will. To look takes two microseconds, so of short steps only the
- * slow ones are looked at, and then the steps since the last look are taken for undisturbed. */
+/* Whether another process used the processor for a large part of the open step. Waiting for a file or a GPU is a
+ * voluntary context switch and does not count. A check takes 2 us, so only long or slow steps are checked; the steps
+ * since the last check count as undisturbed. */
 bool ProfSteps::was_preempted(double now)
 {
   const double seconds = now - start;
-  const bool is_looked_at = seconds >= LONG || seconds - fastest >= TURN;
-  if (!is_looked_at && ++n_unseen < MOST_UNSEEN) return false;
+  const bool is_checked = seconds >= LONG || seconds - fastest >= TIME_SLICE;
+  if (!is_checked && ++n_unseen < MOST_UNSEEN) return false;
   const Processor last = seen;
-  seen = look(now);
+  seen = read_processor(now);
   n_unseen = 0;
-  const bool taken = seen.taken != last.taken || seen.given == last.given;    // not all systems count the first
-  return is_looked_at && taken && seen.without - last.without > CLEARLY * seconds;
+  const bool taken =
+      seen.taken != last.taken || seen.given == last.given;    // not all systems count involuntary switches
+  return is_checked && taken && seen.without - last.without > TAG_SHARE * seconds;
 }
 
 void ProfSteps::close(double now)
@@ -213,7 +210,7 @@ void ProfSteps::close(double now)
   tags.push_back(static_cast<int>(tags_now()));
   atoms.push_back(atom->nlocal);
   sums.push_back(0.0);
-  const size_t busy_at = sums.size() - 1;
+  const size_t busy_index = sums.size() - 1;
   sums.push_back(was_preempted(now) ? 1.0 : 0.0);
   if (!parts.empty()) read(now_values);
   for (size_t k = 0; k < parts.size(); k++) {
@@ -226,7 +223,7 @@ void ProfSteps::close(double now)
   for (size_t k = parts.size(); k < 3 * parts.size(); k++) sums.push_back(std::max(0.0, now_values[k] - before[k]));
   latency.push_back({seconds, comm->me});
   busy.push_back({compares ? std::max(0.0, read_busy() - busy_before) : seconds, comm->me});
-  sums[busy_at] = busy.back().value;
+  sums[busy_index] = busy.back().value;
   batch_seconds += seconds;
   own_modify = own_output = 0.0;
   opened = false;
@@ -247,14 +244,13 @@ void ProfSteps::gather()
   if (comm->nprocs == 1) return;
   MPI_Reduce(latency.data(), most_latency.data(), n, MPI_DOUBLE_INT, MPI_MAXLOC, 0, world);
   MPI_Reduce(busy.data(), most_busy.data(), n, MPI_DOUBLE_INT, MPI_MAXLOC, 0, world);
-  // the same on all ranks but for one bit, of the growth of buffers; stubs of MPI have no MPI_BOR
+  // equal on all ranks except for buffer_growth; MPI stubs have no MPI_BOR
   MPI_Reduce(tags.data(), all_tags.data(), n, MPI_INT, MPI_MAX, 0, world);
   MPI_Reduce(atoms.data(), all_atoms.data(), n, MPI_INT, MPI_MAX, 0, world);
   MPI_Reduce(sums.data(), all_sums.data(), n_sums, MPI_DOUBLE, MPI_SUM, 0, world);
 }
 
-/* Step k of the batch over all ranks: the longest time, mean components, and the rank that was busy longest, which is
- * the one that the others wait for. */
+/* Step k of the batch over all ranks: longest time, mean components, busiest rank. */
 mlffprof_step ProfSteps::step_of(size_t k, std::vector<double> &values) const
 {
   const int n_ranks = comm->nprocs;
@@ -268,7 +264,7 @@ mlffprof_step ProfSteps::step_of(size_t k, std::vector<double> &values) const
   step.slowest_rank = n_ranks > 1 ? most_busy[k].rank : 0;
   if (n_ranks > 1) {
     const double others = (all_sums[k * width()] - most_busy[k].value) / (n_ranks - 1);
-    if (most_busy[k].value - others > CLEARLY * step.seconds) step.tags |= MLFFPROF_TAG_OTHER_RANK;
+    if (most_busy[k].value - others > TAG_SHARE * step.seconds) step.tags |= MLFFPROF_TAG_OTHER_RANK;
     if (compares) {
       step.busy_most = most_busy[k].value;
       step.busy_mean = std::min(step.busy_most, all_sums[k * width()] / n_ranks);    // rounding
@@ -279,7 +275,7 @@ mlffprof_step ProfSteps::step_of(size_t k, std::vector<double> &values) const
   const size_t n = parts.size();
   for (size_t c = 0; c < 3 * n; c++) values[c] = all_sums[k * width() + 2 + c] / n_ranks;
   for (size_t c = 0; c < n; c++)
-    if (spans[c] >= 0 && values[c] == 0.0) values[c] = NONE;    // a part that this model does not have
+    if (spans[c] >= 0 && values[c] == 0.0) values[c] = NONE;    // this model does not have the part
   step.components = values.data();
   step.flop = values.data() + n;
   step.bytes = values.data() + 2 * n;
@@ -314,7 +310,7 @@ std::string ProfSteps::flush(mlffprof_recorder *recorder)
 int ProfSteps::next_batch() const
 {
   const double wanted = mean_seconds > 0.0 ? BATCH_SECONDS / mean_seconds : static_cast<double>(MAX_BATCH);
-  // the first steps of a run are slow, so the length grows step by step
+  // the first steps of a run are slow, so the length grows gradually
   const double most = std::min<double>(MAX_BATCH, 4.0 * static_cast<double>(batch));
   return static_cast<int>(std::max(1.0, std::min(wanted, most)));
 }

@@ -1,8 +1,8 @@
-/* prof_steps.h: the steps of a run, timed on every rank and gathered to rank 0 in batches.
+/* prof_steps.h: times the steps of a run on every rank and gathers them to rank 0 in batches.
  *
- * A step is measured from one fixed point to the same point of the next step: where fixes begin the integration (run),
- * or at the first force evaluation of an iteration (minimize). So nothing between two steps is left out, output
- * included, and set-up is no step. What the fix itself does for samples, reports and comparisons is taken off again.
+ * A step lasts from one point to the same point of the next step: initial_integrate (run) or the first force evaluation
+ * of an iteration (minimize). It includes output and excludes the set-up. The time of the fix itself for samples,
+ * reports and comparisons is subtracted.
  */
 #ifndef LMP_MLFF_PROF_STEPS_H
 #define LMP_MLFF_PROF_STEPS_H
@@ -20,39 +20,39 @@ class ProfSteps : protected Pointers {
  public:
   explicit ProfSteps(class LAMMPS *lammps);
 
-  /* Before the recorder is made: what there is to time, now and for all later runs. `model`: engine of the pair style
-   * or nullptr. */
+  /* Selects the parts to time for all runs, before the recorder is created. model: engine of the pair style or
+   * nullptr. */
   void choose_components(bool wanted, const mlff_model *model);
   const std::vector<mlffprof_component> &components() const { return parts; }
 
-  /* A run begins: no step is open. LAMMPS' timers tell components unless they are off; returns whether they do. */
+  /* Start of a run. Returns whether the timers of LAMMPS are on. */
   bool start_run(mlff_model *model, double step_ps);
   void end_run();
 
   bool is_open() const { return opened; }
   bigint step() const { return open_step; }
   double started() const { return start; }
-  /* Step `number` begins at `now`. */
+  /* Starts step `number`. */
   void open(bigint number, double now);
-  /* It ends at `now`: into the batch. */
+  /* Ends the step and adds it to the batch. */
   void close(double now);
-  /* Time that the fix took for itself: within the open step (where LAMMPS counts it as Modify or as Output), or between
-   * two steps, after which `start` counts. */
+  /* Subtracts time of the fix itself: within the open step (counted by LAMMPS as Modify or Output), or between two
+   * steps. */
   void add_own(double seconds, bool in_modify = true);
   void add_between(double seconds)
   {
     own_modify += seconds;
     n_unseen = -1;
   }
-  /* Of the step that was closed last and not yet flushed. */
+  /* Of the last closed step, before a flush. */
   unsigned last_tags() const { return static_cast<unsigned>(tags.back()); }
   double last_seconds() const { return latency.back().value; }
 
   bool full() const { return latency.size() >= batch; }
-  /* Full when the open step is closed. */
+  /* Closing the open step fills the batch. */
   bool almost_full() const { return latency.size() + 1 >= batch; }
-  /* Batch to the recorder of rank 0; the next batch is about half a second long. Returns a problem of rank 0.
-   * Collective. After it `set_batch` must be called with what rank 0 returned by next_batch. */
+  /* Sends the batch to the recorder of rank 0. Returns an error of rank 0 or "". `set_batch` must follow with the
+   * next_batch of rank 0, about half a second. Collective. */
   std::string flush(mlffprof_recorder *recorder);
   int next_batch() const;
   void set_batch(int n) { batch = static_cast<size_t>(n); }
@@ -65,37 +65,37 @@ class ProfSteps : protected Pointers {
     int rank;
   };
   std::vector<mlffprof_component> parts;
-  std::vector<int> timers, spans;    // of the parts: index into Timer, into the engine's spans
+  std::vector<int> timers, spans;    // index into Timer and into the spans of the engine
 
   mlff_model *engine;
-  bool opened, timed, compares;    // LAMMPS' timers run; and tell which of several ranks works longest
+  bool opened, timed, compares;    // the timers of LAMMPS are on; the busiest rank is known
   bigint open_step;
   double start, dt_ps, busy_before, own, own_modify, own_output, batch_seconds;
-  double mean_seconds, fastest;              // of the last batch: mean, and fastest step
-  std::vector<double> before, now_values;    // [3 parts] readings when the step began, and at its end
+  double mean_seconds, fastest;              // of the last batch
+  std::vector<double> before, now_values;    // [3 parts] readings at start and end of the step
   int64_t growths;
   bigint builds;
   struct Processor {
-    double without;       // seconds of the clock less those that a processor has worked for this thread
-    long taken, given;    // how often another thread got it, and how often this one waited for something
-  } seen;                 // when was_preempted last looked
-  int n_unseen;           // steps since then; -1: look when the next one begins
+    double without;       // wall time minus processor time of this thread
+    long taken, given;    // involuntary and voluntary context switches
+  } seen;                 // at the last check of was_preempted
+  int n_unseen;           // steps since then; -1: check at the start of the next step
   double box[9];
   unsigned open_tags;
 
   size_t batch;
   // of the steps in the batch
   std::vector<Ranked> latency, busy, most_latency, most_busy;
-  std::vector<int> tags, all_tags, atoms, all_atoms;    // atoms: of this rank, and of the rank with most
-  std::vector<double> sums, all_sums;    // busy, preempted, then seconds, operations, bytes of parts, each step
+  std::vector<int> tags, all_tags, atoms, all_atoms;    // atoms: of this rank, and of the rank with the most
+  std::vector<double> sums, all_sums;    // per step: busy, preempted, seconds, operations and bytes of parts
   std::vector<bigint> numbers;
 
-  size_t width() const { return 2 + 3 * parts.size(); }    // of a step in sums
+  size_t width() const { return 2 + 3 * parts.size(); }    // values of a step in sums
   void read(std::vector<double> &values) const;
   double read_busy() const;
   void read_box(double *lengths) const;
   unsigned tags_now();
-  static Processor look(double now);
+  static Processor read_processor(double now);
   bool was_preempted(double now);
   void gather();
   mlffprof_step step_of(size_t k, std::vector<double> &values) const;

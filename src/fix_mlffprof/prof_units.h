@@ -1,4 +1,4 @@
-/* prof_units.h: units of the input script in those of a report: eV, ps, A, bar. */
+/* prof_units.h: conversion from units of the script to those of reports (eV, ps, A, bar). */
 #ifndef LMP_MLFF_PROF_UNITS_H
 #define LMP_MLFF_PROF_UNITS_H
 
@@ -7,10 +7,10 @@ namespace LAMMPS_NS {
 struct ProfUnits {
   const char *style;
   double energy, time, length, pressure;    // one unit of the script in eV, ps, A, bar
-  bool reduced;                             // lj: numbers stay as they are
+  bool reduced;                             // lj: not converted
 };
 
-/* Units of a style of LAMMPS; nullptr for an unknown one. */
+/* nullptr: unknown style. */
 const ProfUnits *prof_find_units(const char *style);
 
 }    // namespace LAMMPS_NS

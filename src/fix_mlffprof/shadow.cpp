@@ -61,7 +61,7 @@ ProfShadow::~ProfShadow()
    opening
 ------------------------------------------------------------------------- */
 
-/* Elements of the types: as the command says, or the ones whose masses the types have. */
+/* Elements of the types: from the command, or from their masses. */
 std::vector<std::string> ProfShadow::name_types() const
 {
   std::vector<std::string> names = settings.elements;
@@ -76,7 +76,7 @@ std::vector<std::string> ProfShadow::name_types() const
   return names;
 }
 
-/* As the pair style of the run was opened, if that is mlff, and on its GPU, but for what `compare` says itself. */
+/* Uses the settings and the GPU of the run if its pair style is mlff, except for keywords of `compare`. */
 void ProfShadow::open()
 {
   int dim = 0;
@@ -122,15 +122,14 @@ void ProfShadow::init()
   check_ghosts();
   owner->comm_forward = evaluator.halo.forward_width();
   owner->comm_reverse = evaluator.halo.reverse_width();
-  // with `newton off` LAMMPS makes room for what pair styles send in reverse, and not for what fixes do
+  // with `newton off` LAMMPS sizes its reverse buffers for pair styles, not for fixes
   force->pair->comm_reverse_off = std::max(force->pair->comm_reverse_off, evaluator.halo.reverse_width());
   evaluator.graph.begin_run();
-  // one that is made only when it is asked for, at the list's own cutoff
+  // built on request, with its own cutoff
   auto *request = neighbor->add_request(owner, NeighConst::REQ_FULL | NeighConst::REQ_OCCASIONAL);
   request->set_cutoff(evaluator.info->cutoff + neighbor->skin);
 }
 
-/* LAMMPS would refuse a list that its ghosts are too near for, but not say what to do. */
 void ProfShadow::check_ghosts() const
 {
   const double wanted = evaluator.info->cutoff + neighbor->skin;
@@ -145,7 +144,7 @@ void ProfShadow::check_ghosts() const
    comparing
 ------------------------------------------------------------------------- */
 
-/* Forces of the run on owned atoms. LAMMPS sums what lies on ghosts only later, so a copy is summed here. */
+/* Copies forces of the run and adds those of ghosts, which LAMMPS does later. */
 void ProfShadow::take_run_forces()
 {
   const size_t n_all = static_cast<size_t>(atom->nlocal) + static_cast<size_t>(atom->nghost);
@@ -154,7 +153,7 @@ void ProfShadow::take_run_forces()
   if (force->newton) evaluator.halo.add_ghosts(reinterpret_cast<double(*)[3]>(forces.data()));
 }
 
-/* Energy of the run's force field minus that of the model, eV; on rank 0. */
+/* Energy of the force field minus that of the model, eV; on rank 0. */
 double ProfShadow::energy_difference(double reference) const
 {
   double mine = force->pair->eng_vdwl + force->pair->eng_coul;
@@ -167,30 +166,29 @@ double ProfShadow::energy_difference(double reference) const
   double sum = 0.0;
   mine = mine / units->per_ev - reference;
   MPI_Reduce(&mine, &sum, 1, MPI_DOUBLE, MPI_SUM, 0, world);
-  // of the whole system already
+  // global already
   if (force->kspace) sum += force->kspace->energy / units->per_ev;
   return sum;
 }
 
-/* Whether both have a stress in this step. LAMMPS computes virials in steps that were announced, and some long-range
- * solvers have no components. */
+/* Whether both have a stress in this step. LAMMPS computes virials in announced steps only, and some long-range solvers
+ * have no components. */
 bool ProfShadow::has_stress() const
 {
   return domain->xperiodic && domain->yperiodic && domain->zperiodic && domain->dimension == 3 &&
          update->vflag_global == update->ntimestep && !(force->kspace && force->kspace->scalar_pressure_flag);
 }
 
-/* A^3; of triclinic boxes, too. */
+/* A^3 */
 double ProfShadow::volume() const
 {
   return domain->prd[0] * domain->prd[1] * domain->prd[2];
 }
 
-/* What is summed over atoms and ranks; after these come n, squares and magnitudes of every element. */
-enum { SQUARE, MAGNITUDE, DOT, OF_RUN, OF_MODEL, VIRIAL, FIRST_ELEMENT = VIRIAL + 6 };
+/* Sums over atoms and ranks, followed by n, squares and magnitudes of every element. */
+enum { SQUARE, MAGNITUDE, DOT, RUN_SQUARE, MODEL_SQUARE, VIRIAL, FIRST_ELEMENT = VIRIAL + 6 };
 
-/* Virial of the run's force field, without tail corrections, minus that of the model: xx yy zz xy xz yz, eV, as LAMMPS
- * has its sign. */
+/* Virial of the force field without tail corrections minus that of the model: xx yy zz xy xz yz, eV, sign of LAMMPS. */
 void ProfShadow::add_virials(const double *reference, std::vector<double> &sums) const
 {
   std::vector<const double *> parts = {force->pair->virial};
@@ -200,7 +198,7 @@ void ProfShadow::add_virials(const double *reference, std::vector<double> &sums)
     if (force->dihedral) parts.push_back(force->dihedral->virial);
     if (force->improper) parts.push_back(force->improper->virial);
   }
-  if (force->kspace && comm->me == 0) parts.push_back(force->kspace->virial);    // of the whole system already
+  if (force->kspace && comm->me == 0) parts.push_back(force->kspace->virial);    // global already
   for (int k = 0; k < 6; k++) {
     sums[VIRIAL + k] = -reference[k];
     for (const double *virial : parts) sums[VIRIAL + k] += virial[k] / units->per_ev;
@@ -227,8 +225,8 @@ void ProfShadow::add_atom(int i, const double *reference, std::vector<double> &s
     square += difference * difference;
     magnitude += std::fabs(difference);
     sums[DOT] += run * reference[d];
-    sums[OF_RUN] += run * run;
-    sums[OF_MODEL] += reference[d] * reference[d];
+    sums[RUN_SQUARE] += run * run;
+    sums[MODEL_SQUARE] += reference[d] * reference[d];
     rows[i][d] = units->per_ev * difference;
   }
   rows[i][3] = units->per_ev * std::sqrt(square);
@@ -240,7 +238,7 @@ void ProfShadow::add_atom(int i, const double *reference, std::vector<double> &s
   element[2] += magnitude;
 }
 
-/* Of the difference of the virials; the kinetic part is the same on both sides. */
+/* From the difference of the virials; the kinetic parts are equal. */
 void ProfShadow::set_stress(const double *virial, mlffprof_accuracy_sample &sample) const
 {
   double square = 0.0;
@@ -265,7 +263,7 @@ std::string ProfShadow::record(mlffprof_recorder *recorder, const std::vector<do
   sample.force_rmse = std::sqrt(sums[SQUARE] / (3.0 * n_atoms));
   sample.force_mae = sums[MAGNITUDE] / (3.0 * n_atoms);
   sample.force_max = worst;
-  sample.force_cosine = sums[DOT] / std::sqrt(sums[OF_RUN] * sums[OF_MODEL]);
+  sample.force_cosine = sums[DOT] / std::sqrt(sums[RUN_SQUARE] * sums[MODEL_SQUARE]);
   sample.element_rmse = rmse.data();
   sample.element_mae = mae.data();
   set_stress(&sums[VIRIAL], sample);

@@ -1,7 +1,7 @@
-/* shadow.h: a second model on the positions of a running trajectory, compared with the forces that move it.
+/* shadow.h: compares the forces of a run with those of a second model on the same positions.
  *
- * The forces of the run are taken after all of the force field and before fixes change them, so the order of fixes does
- * not matter. The second model gets a full neighbor list of its own and the communication of pair style mlff.
+ * The forces of the run are read after the force field and before fixes change them, so the order of fixes does not
+ * matter. The second model has its own full neighbor list.
  */
 #ifndef LMP_MLFF_SHADOW_H
 #define LMP_MLFF_SHADOW_H
@@ -27,14 +27,14 @@ class ProfShadow : protected Pointers {
   ProfShadow(class LAMMPS *lammps, class Fix *fix, const ProfSettings &settings);
   ~ProfShadow();
 
-  /* Opens the model (once), and asks for a neighbor list, ghosts and room in LAMMPS' communication. Collective. */
+  /* Opens the model (once), and requests a neighbor list, ghosts and communication buffers. Collective. */
   void init();
   void set_list(class NeighList *full) { list = full; }
   void end_run() { evaluator.graph.end_run(); }
   bool is_due(bigint step) const { return step % settings.compare_every == 0; }
   bigint next_due(bigint step) const { return (step / settings.compare_every + 1) * settings.compare_every; }
 
-  /* Compares; before the reverse communication of forces. Sample, to rank 0's recorder. Collective. */
+  /* Compares, before the reverse communication of forces, and adds a sample to the recorder of rank 0. Collective. */
   std::string compare(mlffprof_recorder *recorder);
   /* Largest error of an atom in the last comparison, eV/A; the same on all ranks. */
   double largest() const { return worst; }
@@ -42,10 +42,10 @@ class ProfShadow : protected Pointers {
   MLFFHalo &halo() { return evaluator.halo; }
   const std::vector<std::string> &elements() const { return symbols; }
   const char *model_name() const { return evaluator.info ? evaluator.info->name : nullptr; }
-  /* [n_local][4]: F - F_model (x, y, z) and its length, in units of the script; zero before the first comparison. */
+  /* [n_local][4]: F - F_model (x, y, z) and its length, in units of the script; initially zero. */
   double **errors(int n_atoms);
   double memory_usage() const;
-  /* Host memory of this process that is there for the comparison alone, and what the engine holds on a device. */
+  /* Host memory of this process for the comparison, and device memory of its engine. */
   ProfBeside &host_memory() { return beside; }
   int64_t device_bytes() const;
 
@@ -58,7 +58,7 @@ class ProfShadow : protected Pointers {
   class NeighList *list;
   std::vector<std::string> symbols;     // elements in use
   std::vector<int> element_of_type;     // index into symbols
-  std::vector<double> forces, table;    // of the run [n_all][3]; of the atoms [n][4]
+  std::vector<double> forces, table;    // forces of the run [n_all][3]; errors of atoms [n][4]
   std::vector<double *> rows;
   double worst;
   MLFFWholeFile frames;

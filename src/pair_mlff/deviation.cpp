@@ -17,7 +17,7 @@
 
 using namespace LAMMPS_NS;
 
-static constexpr int ROW = 6;    // of a frame: ID, type, x, y, z, deviation
+static constexpr int ROW = 6;    // values per atom of a frame: ID, type, x, y, z, deviation
 
 /* ---------------------------------------------------------------------- */
 
@@ -89,7 +89,7 @@ void MLFFDeviation::measure_atoms(int n_members)
   for (size_t i = 0; i < n_local; i++) deviations[i] = species[i] < 0 ? 0.0 : scale * std::sqrt(deviations[i]);
 }
 
-/* worst: ID of the atom with the largest deviation, 0 when atoms have none. */
+/* worst: ID of the atom with the largest deviation, 0 without atom IDs. */
 MLFFDeviation::Extremes MLFFDeviation::forces_extremes(tagint &worst) const
 {
   struct {
@@ -126,7 +126,7 @@ double MLFFDeviation::count_atoms() const
   return all;
 }
 
-/* Over the nine components; the average is the root of the mean square, as DeePMD-kit has it. */
+/* Over nine components; the average is the root mean square, as in DeePMD-kit. */
 MLFFDeviation::Extremes MLFFDeviation::virial_extremes(int n_members, double n_atoms) const
 {
   const auto n = 6 * static_cast<size_t>(n_members);
@@ -184,7 +184,6 @@ void MLFFDeviation::write(const Extremes &virials, const Extremes &forces)
                                    virials.average, forces.highest, forces.lowest, forces.average)));
 }
 
-/* A full disk does not end the run, but what is missing is said. */
 void MLFFDeviation::complain(const std::string &path, const std::string &problem)
 {
   if (!problem.empty())
@@ -192,7 +191,7 @@ void MLFFDeviation::complain(const std::string &path, const std::string &problem
                               ". The file is incomplete, and the run continues");
 }
 
-/* Adds the frame to the dump file, atoms in order of their IDs. */
+/* Appends a frame, atoms in the order of their IDs. */
 void MLFFDeviation::dump_frame()
 {
   const int n_local = atom->nlocal, n_mine = ROW * n_local;

@@ -1,4 +1,4 @@
-/* deviation.h: how much the members of an ensemble disagree about forces, and what to do when it is too much.
+/* deviation.h: model deviation of an ensemble, its file and its thresholds.
  *
  * An atom's deviation is sqrt(<|f_k - <f>|^2>), the mean being over the members k; a virial component's is
  * sqrt(<(w_k - <w>)^2>) divided by the number of atoms. File and definitions are those of DeePMD-kit's model deviation
@@ -28,11 +28,11 @@ class MLFFDeviation : protected Pointers {
   ~MLFFDeviation();
 
   void start(const MLFFSettings &how);
-  /* Whether forces of members are wanted in this step. */
+  /* Whether this step needs the forces of members. */
   bool is_due() const;
-  /* Deviations from the forces of members that the results have; writes, warns, dumps, stops. Collective. */
+  /* Computes deviations from the last evaluation; writes, warns, dumps and stops as set. Collective. */
   void measure(int n_members);
-  /* [n_local] deviation of each atom, in the script's units; nullptr before the first. */
+  /* [n_local] deviations in units of the script; nullptr before the first. */
   double *atom_deviations() { return deviations.empty() ? nullptr : deviations.data(); }
   double memory_usage() const;
 
@@ -46,7 +46,7 @@ class MLFFDeviation : protected Pointers {
   MLFFSettings settings;
   MLFFWholeFile file, frames;    // on rank 0
   bigint last_written;
-  bool dumped;                              // the dump file was begun
+  bool dumped;                              // the dump file is open
   std::vector<double> deviations, means;    // [n_local], [n_local][3]
 
   void measure_atoms(int n_members);

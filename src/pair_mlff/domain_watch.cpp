@@ -19,7 +19,7 @@
 
 using namespace LAMMPS_NS;
 
-/* Steps between two looks. On a GPU a step of few atoms takes less time than a loop over all pairs on the host. */
+/* Steps between checks. A check loops over all pairs on the host, which costs more than a small step on a GPU. */
 static constexpr int EVERY = 100, EVERY_ON_GPU = 1000;
 
 static constexpr double GRAMS_PER_CM3 = 1.66053906660;    // of 1 atomic mass unit per A^3
@@ -59,8 +59,7 @@ void MLFFDomainWatch::begin_run()
   if (watch) mlff_watch_begin(watch.get());
 }
 
-/* rerun has no steps but set-ups. Styles that call more than once in a step (rRESPA, trial moves of fix gcmc) are
- * looked at once. */
+/* Each step of rerun is a set-up. A step with several evaluations (rRESPA, fix gcmc) is checked once. */
 bool MLFFDomainWatch::is_due() const
 {
   if (!watch || update->ntimestep == last_step) return false;
@@ -75,13 +74,13 @@ void MLFFDomainWatch::check()
   has_begun = has_begun || is_dynamics;
 }
 
-/* The structure where a minimization ends is one that users go on with. It is there already, so nothing stops. */
 void MLFFDomainWatch::end_run()
 {
   if (watch && update->whichflag == 2 && last_step >= 0) judge(true, false);
 }
 
-/* Minimizers begin where no run goes: what counts there is which elements meet (whole: false). */
+/* whole: check all quantities, otherwise only pairs of elements, because minimizations start from unphysical
+ * structures. */
 void MLFFDomainWatch::judge(bool whole, bool begins)
 {
   Findings found;
@@ -99,7 +98,7 @@ void MLFFDomainWatch::judge(bool whole, bool begins)
 }
 
 /* ----------------------------------------------------------------------
-   atoms of this rank, and what of all ranks is worst
+   atoms
 ------------------------------------------------------------------------- */
 
 void MLFFDomainWatch::find_atoms(Findings &found)
@@ -152,7 +151,7 @@ MLFFDomainWatch::Sums MLFFDomainWatch::sum_atoms() const
   return all;
 }
 
-/* Degrees of freedom that SHAKE and rigid bodies take away. Collective. */
+/* Degrees of freedom constrained by SHAKE and rigid bodies. Collective. */
 double MLFFDomainWatch::count_constraints() const
 {
   double n = 0.0;
@@ -161,7 +160,7 @@ double MLFFDomainWatch::count_constraints() const
   return n;
 }
 
-/* Without the motion of the center of mass. Beads of path integrals have the temperature of the ring. */
+/* Excludes the motion of the center of mass. Beads of path integrals do not have the temperature of the system. */
 void MLFFDomainWatch::find_temperature(const Sums &sums, mlff_watch_system &system) const
 {
   if (update->whichflag != 1 || update->setupflag || sums.n_moving < 2.0 || !modify->get_fix_by_style("^pimd").empty())
@@ -174,8 +173,8 @@ void MLFFDomainWatch::find_temperature(const Sums &sums, mlff_watch_system &syst
   system.n_free = n_free;
 }
 
-/* Density and pressure are those of boxes that have no surface and no atoms of other styles; the density with the
- * masses of the elements, so that isotopes are as dense as what was trained. */
+/* Density and pressure need a periodic box without atoms of other styles. The density uses masses of elements, so that
+ * isotopes have the density of the training data. */
 mlff_watch_system MLFFDomainWatch::find_system() const
 {
   mlff_watch_system system = {NAN, 1.0, NAN, NAN, domain->box_change};
@@ -194,7 +193,7 @@ mlff_watch_system MLFFDomainWatch::find_system() const
 
 /* ---------------------------------------------------------------------- */
 
-/* The same on all ranks. */
+/* Called on all ranks with the same finding. */
 void MLFFDomainWatch::report(const mlff_finding &finding, bool warns_only) const
 {
   const std::string what = "pair_style mlff: in step " + std::to_string(update->ntimestep) + " " + finding.text +

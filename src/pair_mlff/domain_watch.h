@@ -1,5 +1,4 @@
-/* domain_watch.h: whether a run is where its model was trained (mlff/mlff_watch.h): what LAMMPS knows of temperature,
- * density and pressure, ranks brought together, warnings and errors. Looked at so rarely that it costs nothing.
+/* domain_watch.h: compares a run with the training domain of its model (mlff/mlff_watch.h) and reports what is outside.
  */
 #ifndef LMP_MLFF_DOMAIN_WATCH_H
 #define LMP_MLFF_DOMAIN_WATCH_H
@@ -20,17 +19,17 @@ class MLFFResults;
 class MLFFDomainWatch : protected Pointers {
  public:
   MLFFDomainWatch(class LAMMPS *lammps, MLFFNeighborGraph &source, MLFFResults &engine_results);
-  /* mapping as in MLFFNeighborGraph; what: warn, stop or ignore. */
+  /* mapping: see MLFFNeighborGraph. what: warn, stop or ignore. */
   void set_model(const mlff_info *model_info, const std::vector<int> &mapping, const std::string &what);
   void begin_run();
-  /* Whether to look in this step: dynamics and rerun, and the structure that a minimization starts from, but not what
-   * it tries. The same on all ranks. */
+  /* Whether to check this step: in dynamics and rerun, and the first structure of a minimization. The same on all
+   * ranks. */
   bool is_due() const;
-  /* After an evaluation of the graph, when Atom has velocities and types. Collective. */
+  /* After an evaluation, with velocities and types in Atom. Collective. */
   void check();
-  /* At the end of a run, after its last evaluation: checks the structure where a minimization ends. Collective. */
+  /* After the last evaluation: checks the final structure of a minimization. Collective. */
   void end_run();
-  /* nullptr: nothing is watched. */
+  /* nullptr: nothing is checked. */
   mlff_watch *counts() const { return watch.get(); }
 
  private:
@@ -38,7 +37,7 @@ class MLFFDomainWatch : protected Pointers {
   struct Closer {
     void operator()(mlff_watch *w) const { mlff_watch_free(w); }
   };
-  /* Sums over the model's atoms of all ranks, as doubles for MPI. Those at rest count as atoms only. */
+  /* Sums over atoms of the model on all ranks. Atoms at rest count in n_atoms and element_mass only. */
   struct Sums {
     double n_atoms, element_mass, n_moving, mass, momentum[3], mv2, virial;
   };
@@ -47,8 +46,8 @@ class MLFFDomainWatch : protected Pointers {
   MLFFResults &results;
   const mlff_info *info;
   bool stops;
-  bool has_begun;    // some structure of dynamics was looked at with this model
-  int every;         // steps between two looks
+  bool has_begun;    // a structure of dynamics was checked with this model
+  int every;         // steps between two checks
   std::unique_ptr<mlff_watch, Closer> watch;
   std::vector<int> species_of_type;
   std::vector<double> element_masses;    // [n_elements]

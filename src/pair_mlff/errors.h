@@ -1,4 +1,4 @@
-/* errors.h: texts, and errors that stop all ranks. */
+/* errors.h: formatted texts, and errors that stop all ranks. */
 #ifndef LMP_MLFF_ERRORS_H
 #define LMP_MLFF_ERRORS_H
 
@@ -13,11 +13,11 @@ std::string mlff_format(const char *format, ...)
 #endif
     ;
 
-/* If `problem` is not empty on any rank, stops all of them with the text of the lowest such rank. Collective. */
+/* Stops all ranks if `problem` is not empty on any, with the text of the lowest such rank. Collective. */
 void mlff_stop_together(class LAMMPS *lammps, const std::string &problem);
 
-/* The problem of the lowest rank that has one, on all ranks. On return each of the n_flags flags (at most 4, 0 or 1) is
- * set on all ranks if it was set on any. Collective. */
+/* Returns on all ranks the problem of the lowest rank that has one. Sets each of the n_flags flags (at most 4, 0 or 1)
+ * on all ranks if it is set on any. Collective. */
 std::string mlff_agree(class LAMMPS *lammps, const std::string &problem, int *flags, int n_flags);
 
 }    // namespace LAMMPS_NS

@@ -14,11 +14,11 @@ using namespace LAMMPS_NS;
 
 static constexpr int VIRIAL_WIDTH = 9, FORWARD_WIDTH = 2;
 
-/* What the engine calls (mlff_halo), and rows of either number. */
+/* Callbacks of the engine (mlff_halo), and packing of float and double rows. */
 struct MLFFHalo::Calls {
   static MLFFHalo *halo_of(void *context) { return static_cast<MLFFHalo *>(context); }
 
-  /* As much as the model announced. */
+  /* Buffers are sized for the announced width. */
   static mlff_status check(size_t wanted, const char *what, int announced, mlff_error *problem)
   {
     if (wanted <= static_cast<size_t>(announced)) return MLFF_OK;
@@ -29,7 +29,7 @@ struct MLFFHalo::Calls {
     return MLFF_E_ARG;
   }
 
-  /* The other ranks wait for this one, so that it cannot go on and tell later. */
+  /* Stops at once, because other ranks wait for this one. */
   static void no_room(const MLFFHalo *halo)
   {
     halo->error->one(FLERR, "pair_style mlff: could not allocate shared memory for features of neighboring ranks. Use "
@@ -87,8 +87,8 @@ struct MLFFHalo::Calls {
     return MLFF_OK;
   }
 
-  /* Images of own atoms have nothing to send: they share their owner's row. Of images of an atom of another rank, which
-   * share a row as well, one sends it. */
+  /* Images of owned atoms share the row of the owner and send zeros. One image of each atom of another rank sends its
+   * row. */
   template <class Real> static void pack(const MLFFHalo &halo, int n, int first, double *buf)
   {
     const MLFFNodes &nodes = *halo.nodes;
@@ -155,7 +155,6 @@ void MLFFHalo::set_order(const std::vector<int> &row_of)
   features.renumber(row_of);
 }
 
-/* Every ghost gets its owner's rank and index there. */
 void MLFFHalo::find_owners(MLFFNodes &map)
 {
   nodes = &map;
@@ -164,14 +163,14 @@ void MLFFHalo::find_owners(MLFFNodes &map)
 
 void MLFFHalo::find_owner_types(std::vector<int> &types)
 {
-  // commands may have changed the number of atoms since LAMMPS decided which ghosts there are
+  // commands may have changed the number of atoms since the ghosts were set up
   types.assign(static_cast<size_t>(atom->nmax), -1);
   owner_types = &types;
   forward();
   owner_types = nullptr;
 }
 
-/* LAMMPS takes the width from the pair style. That it can also be an argument is too new for the oldest release. */
+/* The width as an argument is not available in the oldest supported release. */
 void MLFFHalo::forward()
 {
   if (fix) {
@@ -181,14 +180,14 @@ void MLFFHalo::forward()
   const int saved = pair->comm_forward;
   const ExecutionSpace space = pair->execution_space;
   pair->comm_forward = FORWARD_WIDTH;
-  pair->execution_space = Host;    // what is sent is there, wherever the style computes
+  pair->execution_space = Host;    // the data are on the host, wherever the style computes
   comm->forward_comm(pair);
   pair->execution_space = space;
   pair->comm_forward = saved;
 }
 
-/* Adds the rows of nodes of other ranks to those of their owners. values: [n_nodes][width].
- * Of the two widths, comm_style brick takes the larger and comm_style tiled the first. */
+/* values: [n_nodes][width]. Sets both widths, because comm_style brick uses the larger one and comm_style tiled the
+ * first. */
 void MLFFHalo::reverse(void *values, int row_width, bool of_floats)
 {
   reverse_rows = values;
@@ -225,12 +224,12 @@ int MLFFHalo::forward_width() const
   return FORWARD_WIDTH;
 }
 
-/* Owner and index there of an atom, or its type and nothing. */
+/* Owner and index at the owner, or type and 0. */
 int MLFFHalo::pack_forward(int n, const int *atoms, double *buf) const
 {
   for (int k = 0; k < n; k++) {
     const int a = atoms[k];
-    // LAMMPS passes on from ghost to ghost what it has just unpacked
+    // LAMMPS forwards values that it has just unpacked from ghost to ghost
     const bool is_passed_on = owner_types && a >= atom->nlocal;
     buf[2 * k] = is_passed_on ? (*owner_types)[a] : owner_types ? atom->type[a] : nodes->owner_rank[a];
     buf[2 * k + 1] = owner_types ? 0.0 : nodes->node[a];

@@ -1,6 +1,5 @@
-/* halo.h: what travels between ranks. Features go straight from their owners (exchange/feature_exchange.h); owners of
- * ghosts, and what goes home, through LAMMPS' own communication, which calls back a pair style, or the fix of a second
- * model. */
+/* halo.h: communication between ranks. Features go directly from their owners (exchange/feature_exchange.h). Owners of
+ * ghosts, and values for owners, use the communication of LAMMPS, which calls back a pair style or a fix. */
 #ifndef LMP_MLFF_HALO_H
 #define LMP_MLFF_HALO_H
 
@@ -22,23 +21,24 @@ class MLFFHalo : protected Pointers {
 
   bool is_needed() const { return n_ranks > 1; }
   bool has_features() const { return is_needed() && exchange_width > 0; }
-  /* For the engine; nullptr on a single rank. */
+  /* Callbacks for the engine; nullptr on a single rank. */
   const mlff_halo *calls() const { return is_needed() ? &exchange : nullptr; }
 
-  /* With a new list: the owner of each ghost. `home` is read from then on. Collective. */
+  /* New list: sets the owner of each ghost in `map`, which is read later as well. Collective. */
   void find_owners(MLFFNodes &map);
-  /* With an older list: types[g] of each ghost g is that of its owner now, or -1 if none was received. Collective. */
+  /* Existing list: types[g] of each ghost g is the current type of its owner, or -1 if none was received.
+   * Collective. */
   void find_owner_types(std::vector<int> &types);
-  /* Wanted row k of features is atom index[k] of rank[k]. Returns the atoms that others want of this. Collective. */
+  /* Requests features: row k is atom index[k] of rank[k]. Returns the atoms that other ranks request. Collective. */
   const std::vector<int> &connect(const std::vector<int> &rank, const std::vector<int> &index);
-  /* The engine has atom i as row row_of[i] from now on. */
+  /* The engine uses row row_of[i] for atom i. */
   void set_order(const std::vector<int> &row_of);
-  /* Adds rows of nodes of other ranks [n_nodes][row_width] to those of their owners. Collective. */
+  /* Adds rows [n_nodes][row_width] of nodes of other ranks to those of their owners. Collective. */
   void reverse_to_owners(double *rows, int row_width);
-  /* Sums values [n_local + n_ghost][3] of ghosts into their owners, as LAMMPS does with forces. Collective. */
+  /* Adds values [n_local + n_ghost][3] of ghosts to their owners, as LAMMPS does with forces. Collective. */
   void add_ghosts(double (*values)[3]);
 
-  /* The communication functions of the style, and the doubles per atom that they need at most. */
+  /* Communication functions of the style, and the maximum number of doubles per atom. */
   int pack_forward(int n, const int *atoms, double *buf) const;
   void unpack_forward(int n, int first, const double *buf);
   int pack_reverse(int n, int first, double *buf) const;
@@ -55,9 +55,9 @@ class MLFFHalo : protected Pointers {
   mlff_halo exchange;
   MLFFFeatureExchange features;
   MLFFNodes *nodes;
-  void *reverse_rows;    // rows of that width on their way home: of nodes or of atoms, of double or float
+  void *reverse_rows;    // rows of the current reverse communication: of nodes or of atoms, double or float
   bool rows_are_floats, rows_are_atoms, in_flight;
-  std::vector<int> *owner_types;    // receives types instead of owners
+  std::vector<int> *owner_types;    // set: forward communication of types instead of owners
 
   void forward();
   void reverse(void *values, int row_width, bool of_floats);

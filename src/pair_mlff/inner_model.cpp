@@ -40,8 +40,7 @@ void MLFFInnerModel::evaluate(NeighList *list)
   if (n_all > 0) std::copy_n(atom->x[0], 3 * n_all, last_x.data());
 }
 
-/* Whether these are the atoms of the last evaluation, bit for bit and in the same order, on all ranks: a fix may have
- * moved or exchanged some in between. */
+/* Whether positions and types equal those of the last evaluation on all ranks. A fix may have moved atoms. */
 bool MLFFInnerModel::is_current() const
 {
   const auto n_all = static_cast<size_t>(atom->nlocal) + static_cast<size_t>(atom->nghost);

@@ -20,23 +20,23 @@
 using namespace LAMMPS_NS;
 
 static constexpr double MB = 1e-6;
-static constexpr double SAFETY = 0.95;    // of the sizes that are said to fit
+static constexpr double SAFETY = 0.95;    // of the system sizes that are reported to fit
 
-/* What one rank has and wants. Sent as bytes: ranks of one machine have one layout. */
+/* Memory of one rank, sent as bytes within a machine. */
 struct MLFFMemoryForecast::Share {
   double n_atoms;
-  double lammps;                    // atoms, lists, communication; there already
-  double pair;                      // arrays of the pair style on the host; there already
-  double host_first, host_later;    // of the engine on the host, still to come: in the first step, and as arrays grow
-  double model, held;               // of the engine on its device: what does not depend on the atoms, and all
-  double first, later;              // the same after the first step, and as arrays grow
+  double lammps;                    // atoms, lists, communication; allocated
+  double pair;                      // arrays of the pair style on the host; allocated
+  double host_first, host_later;    // of the engine on the host, not yet allocated: first step, after growth
+  double model, held;               // of the engine on its device: independent of atoms, and total
+  double first, later;              // the same after the first step, and after growth
   double room;                      // of the processes of this machine
   double own_room;                  // of this process
   double gpu_free;                  // 0 without a GPU
   char gpu[24];
 };
 
-/* Of n atoms that want `wanted` where there is room for `room`, how many there would be room for. */
+/* Number of atoms that fit into `room` if n atoms need `wanted`. */
 static double atoms_that_fit(double n, double room, double wanted)
 {
   return wanted > 0.0 ? SAFETY * n * room / wanted : INFINITY;
@@ -51,7 +51,7 @@ static std::string too_large(const std::string &where, double atoms, double want
                      std::max(0.0, std::floor(fit)), advice);
 }
 
-/* Shares of the ranks of this machine. Empty, or why they do not fit. fit: the atoms that would, at most. */
+/* Shares of the ranks of this machine. Returns an error or "". fit: largest number of atoms that fits. */
 std::string MLFFMemoryForecast::judge(const Share *shares, int n, double &fit) const
 {
   static const char *const advice = "more nodes, fewer atoms, a smaller neighbor skin or `precision fp32`";
@@ -75,7 +75,7 @@ std::string MLFFMemoryForecast::judge(const Share *shares, int n, double &fit) c
                    mlff_shared_room().limit, advice);
 }
 
-/* The same for the GPUs of this machine, which several ranks may share. */
+/* The same for GPUs, which several ranks may share. */
 std::string MLFFMemoryForecast::judge_gpu(const Share *shares, int n, double &fit) const
 {
   static const char *const advice = "more GPUs, fewer atoms, a smaller neighbor skin or `device cpu`";
@@ -99,7 +99,7 @@ std::string MLFFMemoryForecast::judge_gpu(const Share *shares, int n, double &fi
   return "";
 }
 
-/* The sum over the parts, which compute on one device. */
+/* Sum over the parts, which use one device. */
 mlff_forecast MLFFMemoryForecast::add(const std::vector<Part> &parts) const
 {
   mlff_forecast sum = {};
@@ -118,7 +118,7 @@ mlff_forecast MLFFMemoryForecast::add(const std::vector<Part> &parts) const
   return sum;
 }
 
-/* Neighbor lists, but that of `fix mlffprof ... compare`: the run has none of it. */
+/* Neighbor lists without that of `fix mlffprof ... compare`. */
 static double lists_of_run(const Neighbor *neighbor, double bytes)
 {
   for (int k = 0; k < neighbor->nlist; k++) {
@@ -162,7 +162,7 @@ void MLFFMemoryForecast::check(const std::vector<Part> &parts, double bytes)
   mlff_stop_together(lmp, refusal);
 }
 
-/* Smallest and largest of all ranks, on rank 0. */
+/* "smallest to largest" over ranks, on rank 0. */
 static std::string range(double value, MPI_Comm world)
 {
   double pair[2] = {-value, value}, most[2] = {0.0, 0.0};

@@ -1,4 +1,4 @@
-/* memory_forecast.h: what a run will take, said and checked before its first step. */
+/* memory_forecast.h: memory of a run, printed and checked before its first step. */
 #ifndef LMP_MLFF_MEMORY_FORECAST_H
 #define LMP_MLFF_MEMORY_FORECAST_H
 
@@ -14,14 +14,14 @@ class MLFFMemoryForecast : protected Pointers {
  public:
   explicit MLFFMemoryForecast(class LAMMPS *lammps) : Pointers(lammps) {}
 
-  /* A model and what it will evaluate, its graph on the host. */
+  /* A model, its graph in host memory, and the requested results. */
   struct Part {
     mlff_model *model;
     const mlff_graph *graph;
     mlff_result *wanted;
   };
-  /* Prints the forecast for these together, the pair style's own first, and stops the run when it does not fit. bytes:
-   * of the style's arrays now. Collective. */
+  /* Prints the forecast of the sum, and stops the run if it does not fit. parts: the main model first. bytes: current
+   * size of the arrays of the style. Collective. */
   void check(const std::vector<Part> &parts, double bytes);
 
  private:

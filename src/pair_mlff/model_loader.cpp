@@ -90,8 +90,7 @@ struct MLFFLoader::Files {
   }
 };
 
-/* Weights are large. A blocking broadcast in shared memory spins between its many parts, which takes minutes when there
- * are more ranks than free cores; this one gives its core away while it waits. */
+/* Yields the core while waiting. MPI_Bcast of large data spins, which takes minutes with more ranks than free cores. */
 static void broadcast(void *data, size_t size, MPI_Comm world)
 {
   constexpr size_t CHUNK = size_t(1) << 28;
@@ -179,7 +178,7 @@ void MLFFLoader::connect_ranks(MLFFHalo &halo, const mlff_info *info, const MLFF
   if (halo.has_features() && !gpu_aware_anywhere) exchange_text += "  features:     " + about + "\n";
 }
 
-/* Gathers where the ranks compute: a table for the report, and a warning when GPUs are shared. */
+/* Makes the table of devices for the report, and warns if ranks share a GPU. */
 void MLFFLoader::map_gpus(const MLFFMachine &machine, const mlff_info *info)
 {
   int length = 0;
@@ -203,7 +202,6 @@ void MLFFLoader::map_gpus(const MLFFMachine &machine, const mlff_info *info)
    reporting
 ------------------------------------------------------------------------- */
 
-/* Which model, and what it is. */
 static std::string describe(const std::string &path, const mlff_info *info, const MLFFSettings &settings)
 {
   std::string elements;

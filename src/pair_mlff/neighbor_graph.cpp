@@ -56,7 +56,7 @@ void MLFFNeighborGraph::set_arrays(MLFFArrays *others)
    every step
 ------------------------------------------------------------------------- */
 
-/* Of candidates: each of the atoms moves by half a skin, or by a whole one, before the next rebuild. */
+/* Candidate cutoff: atoms may move by skin/2 (rRESPA: skin) between rebuilds. */
 double MLFFNeighborGraph::reach(int n_skins) const
 {
   return cutoff + n_skins * skin;
@@ -67,7 +67,7 @@ bool MLFFNeighborGraph::is_built_on_gpu(const NeighList *list) const
   return list->occasional && can_build_list_on_gpu();
 }
 
-/* Copies n values; a larger list leaves room for the next one. */
+/* Copies n values, with room for a larger list. */
 template <class Value> static void copy(std::vector<Value> &to, const Value *from, size_t n)
 {
   if (to.capacity() < n) {
@@ -77,7 +77,7 @@ template <class Value> static void copy(std::vector<Value> &to, const Value *fro
   to.assign(from, from + n);
 }
 
-/* What later steps are compared with. */
+/* Stores the atoms of this list for comparisons in later steps. */
 void MLFFNeighborGraph::keep_list()
 {
   const auto n_all = static_cast<size_t>(graph.n_all);
@@ -88,13 +88,14 @@ void MLFFNeighborGraph::keep_list()
   last_types.clear();
   outrun = false;
   if (!arrays && atom->tag_enable) copy(listed_tags, atom->tag, n_all);
-  if (n_all == 0 || (arrays && !delays_lists())) return;    // a GPU's atoms stay there where LAMMPS watches them
+  if (n_all == 0 || (arrays && !delays_lists()))
+    return;    // LAMMPS compares displacements itself: leave atoms on the GPU
   if (arrays) arrays->sync_atom();
   copy(listed_x, &atom->x[0][0], 3 * n_all);
   copy(listed_types, atom->type, n_all);
 }
 
-/* Whether LAMMPS may keep a list although atoms have moved by more than half the skin. */
+/* Whether LAMMPS may keep a list after displacements of more than half the skin. */
 bool MLFFNeighborGraph::delays_lists() const
 {
   return neighbor->every > 1 || neighbor->delay > 0 || !neighbor->dist_check;
@@ -111,7 +112,8 @@ int MLFFNeighborGraph::excluded_bits() const
   return bits;
 }
 
-/* Of row or ghost a. A ghost of an atom of this rank has the type of its owner, which fixes may change alone. */
+/* Species of row or ghost a. An image of an owned atom has the type of its owner, because fixes may change only that
+ * one. */
 int32_t MLFFNeighborGraph::species_at(int a, int excluded) const
 {
   const int here = atom_of(a);
@@ -140,7 +142,7 @@ bool MLFFNeighborGraph::update_species()
   return changed;
 }
 
-/* Lists of pair_style hybrid have rows for the types that they were made for. */
+/* Lists of pair_style hybrid have rows only for the types of the sub-style when the list was built. */
 void MLFFNeighborGraph::check_type(int a)
 {
   const int here = atom_of(a), now = atom->type[here], then = listed_types[here];
@@ -173,8 +175,7 @@ bool MLFFNeighborGraph::settle_types()
   return anywhere != 0;
 }
 
-/* Of n numbers, whether one differs from `then` by more than half the skin along one axis of three, nearly. In this
- * form the compiler makes vector instructions of it; NaN counts. */
+/* Whether one of n coordinates differs by more than limit; NaN counts. Without a branch, so that it is vectorized. */
 static bool may_have_moved(const double *now, const double *then, size_t n, double limit)
 {
   int64_t n_far = 0;
@@ -188,8 +189,8 @@ static double square_of_move(const double *now, const double *then)
   return dx * dx + dy * dy + dz * dz;
 }
 
-/* A pair that the list lacks was beyond cutoff + skin, so its two atoms must have moved by the skin together. Ghosts
- * move with the box as well. */
+/* A missing pair was beyond cutoff + skin, so the displacements of its atoms add up to at least the skin. Ghosts also
+ * move with the box. */
 bool MLFFNeighborGraph::has_outrun_list() const
 {
   if (is_respa()) return has_outrun_respa_list();
@@ -204,7 +205,7 @@ bool MLFFNeighborGraph::has_outrun_list() const
   return !(std::sqrt(own) + std::sqrt(std::max(own, all)) <= skin * (1.0 + 1e-9));
 }
 
-/* Positions of owned atoms when LAMMPS made its list; nullptr in releases that do not tell. */
+/* Positions of owned atoms when LAMMPS built its list; nullptr in releases without get_xhold(). */
 template <class N> static auto positions_of_list(N *neighbor, int) -> decltype(neighbor->get_xhold())
 {
   return neighbor->get_xhold();
@@ -215,8 +216,8 @@ template <class N> static double **positions_of_list(N * /*neighbor*/, long)
   return nullptr;
 }
 
-/* With run_style respa atoms have moved between the making of the list and the first evaluation. What this rank's atoms
- * have moved since then decides, since a problem of any rank counts; where it is unknown, the pairs are counted. */
+/* With run_style respa atoms move between the build of the list and the first evaluation. Owned atoms suffice, because
+ * the result of any rank counts. Unknown displacements count as too large. */
 bool MLFFNeighborGraph::has_outrun_respa_list() const
 {
   double *const *then = neighbor->dist_check ? positions_of_list(neighbor, 0) : nullptr;
@@ -233,7 +234,7 @@ bool MLFFNeighborGraph::is_respa() const
   return run->whichflag == 1 && utils::strmatch(run->integrate_style, "^respa");
 }
 
-/* Where owned atom i was when the list was made; nullptr where that is unknown. */
+/* Position of owned atom i when the list was built; nullptr if unknown. */
 const double *MLFFNeighborGraph::listed_position(int i) const
 {
   double *const *then = is_respa() && neighbor->dist_check ? positions_of_list(neighbor, 0) : nullptr;
@@ -241,7 +242,7 @@ const double *MLFFNeighborGraph::listed_position(int i) const
   return is_respa() || listed_x.empty() ? nullptr : &listed_x[3 * static_cast<size_t>(i)];
 }
 
-/* `atom 5 has moved 1.4 A` of the one of all ranks that has moved farthest. Collective. */
+/* `atom 5 has moved 1.4 A`, for the largest displacement on all ranks. Collective. */
 std::string MLFFNeighborGraph::farthest_atom() const
 {
   struct {
@@ -264,7 +265,7 @@ std::string MLFFNeighborGraph::farthest_atom() const
   return text;
 }
 
-/* Positions, those of owned atoms in the order of the engine. */
+/* Positions in the order of the engine. */
 const double (*MLFFNeighborGraph::this_step())[3]
 {
   if (graph.n_all == 0) return nullptr;
@@ -278,11 +279,10 @@ const double (*MLFFNeighborGraph::this_step())[3]
   return reinterpret_cast<const double(*)[3]>(positions.data());
 }
 
-/* By the number of periodic directions. */
+/* Index: number of periodic directions. */
 static constexpr mlff_boundary BOUNDARIES[] = {MLFF_BOUNDARY_OPEN, MLFF_BOUNDARY_MIXED, MLFF_BOUNDARY_MIXED,
                                                MLFF_BOUNDARY_PERIODIC};
 
-/* Nobody has compared displacements since the list was made that LAMMPS makes ghosts and bins with. */
 void MLFFNeighborGraph::forget_list()
 {
   last_list = nullptr;
@@ -295,7 +295,7 @@ void MLFFNeighborGraph::begin_run()
   skin = neighbor->skin;
 }
 
-/* delete_atoms overlap makes all lists anew and leaves pair styles with the pointers to the old ones. */
+/* delete_atoms overlap deletes all lists, and pair styles keep the dangling pointers. */
 void MLFFNeighborGraph::check_list_exists(const NeighList *list) const
 {
   for (int k = 0; k < neighbor->nlist; k++)
@@ -306,12 +306,12 @@ void MLFFNeighborGraph::check_list_exists(const NeighList *list) const
 
 const mlff_graph *MLFFNeighborGraph::update(NeighList *list)
 {
-  // neighbor->ncalls also tells of lists that were rebuilt between two steps, e.g. by fix gcmc; set-ups put it to 0.
-  // The inner steps of run_style respa are one step, and only its first meets a new list
+  // neighbor->ncalls counts lists that were rebuilt between two steps as well, e.g. by fix gcmc; set-ups reset it to 0.
+  // Inner steps of run_style respa belong to one step, and only the first one has a new list.
   const Update *run = lmp->update;
   const bool maybe_new = neighbor->ago == 0 && (run->setupflag || run->ntimestep != last_step);
   const bool rebuilt = maybe_new || neighbor->ncalls != last_build || list != last_list;
-  // `run N pre no` comes without init(); a command of it may have the step numbers of the one before
+  // `run N pre no` does not call init(), and may have the step numbers of the previous run
   const bool new_run = run_ended || run->firststep != run_first || run->laststep != run_last;
   if (new_run) check_list_exists(list);
   update_problem.clear();
@@ -326,13 +326,13 @@ const mlff_graph *MLFFNeighborGraph::update(NeighList *list)
   last_build = neighbor->ncalls;
   last_step = run->ntimestep;
   last_list = list;
-  // of a style that does not see all steps
+  // the style does not see all steps
   const bool is_unseen = !seen && new_run && neighbor->ago != 0;
   if (rebuilt) {
     new_types = is_unseen;
     outrun = is_respa() && has_outrun_list();
   } else {
-    // some fixes change types without a new list; a GPU that makes its own then has atoms that have moved
+    // some fixes change types without a new list; a list of the GPU is then built from atoms that have moved
     new_types = update_species();
     outrun = has_outrun_list();
     if (new_types && is_built_on_gpu(list)) graph.reach = reach(2);
@@ -369,9 +369,8 @@ mlff_graph MLFFNeighborGraph::on_host()
   return whole;
 }
 
-/* `run N pre no` with the list of before: commands may have sorted or moved atoms or taken ghosts away, have made lists
- * of their own, have another communication style, or have given owned atoms, and not their ghosts, other types.
- * Collective. */
+/* `run N pre no` with the previous list: stops if a command has sorted, moved or removed atoms or ghosts, built lists,
+ * replaced the communication style, or changed types of owned atoms. Collective. */
 void MLFFNeighborGraph::check_same_atoms()
 {
   static const char *const advice =

@@ -1,5 +1,5 @@
-/* neighbor_graph.h: atoms and neighbor lists of LAMMPS as the engine's graph: types become species, the full list
- * becomes CSR offsets, ghosts get nodes, and atoms an order (nodes.h). Without a list the engine's GPU makes one. */
+/* neighbor_graph.h: converts atoms and the full neighbor list of LAMMPS to the graph of the engine: types to species,
+ * the list to CSR rows, ghosts to nodes (nodes.h). Without a list of LAMMPS the GPU builds one. */
 #ifndef LMP_MLFF_NEIGHBOUR_GRAPH_H
 #define LMP_MLFF_NEIGHBOUR_GRAPH_H
 
@@ -15,47 +15,47 @@ namespace LAMMPS_NS {
 class MLFFNeighborGraph : protected Pointers {
  public:
   MLFFNeighborGraph(class LAMMPS *lammps, class MLFFHalo &between_ranks);
-  /* mapping[t]: index of atom type t into the model's elements, -1 = not ours. Entry 0 is unused. */
+  /* mapping[t]: element index of atom type t, -1 = not of this model. Entry 0 is unused. */
   void set_model(const mlff_info *info, const std::vector<int> &mapping);
-  /* Atoms and lists are in these arrays from now on; nullptr: in those of Atom and of a plain list. Not owned. */
+  /* Arrays with atoms and lists, not owned; nullptr: those of Atom and NeighList. */
   void set_arrays(MLFFArrays *others);
 
-  /* Whether the model's GPU can make the list, which saves LAMMPS the making. */
+  /* Whether the GPU can build the list, so that LAMMPS need not. */
   bool can_build_list_on_gpu() const { return on_gpu && !arrays; }
 
-  /* This step's graph. Collective when the lists are new; a problem on any rank stops all of them. An occasional list
-   * is left to the GPU or, where that cannot be, built. */
+  /* Graph of this step. An occasional list is built by the GPU or, if it cannot, by LAMMPS. Collective if the list is
+   * new. */
   const mlff_graph *update(NeighList *list);
-  /* Makes the next graph read the list again although it is not new: for a style that does not see all steps. */
+  /* The next graph reads the list again, for a style that does not see all steps. */
   void forget_list();
 
-  /* For init(), which sets the skin of the lists that follow. */
+  /* To be called in init(), when the skin of the next lists is known. */
   void begin_run();
-  /* For the end of a run: commands may then change what lists and ghosts contain. */
+  /* After a run, commands may change lists and ghosts. */
   void end_run() { run_ended = true; }
 
-  /* What update() found on this rank: a problem (empty: none); whether atom types have changed since the list was made;
+  /* Findings of update() on this rank: an error or ""; whether atom types have changed since the list was built;
    * whether atoms have moved so far that the list may lack pairs. */
   const std::string &problem() const { return update_problem; }
   bool has_new_types() const { return new_types; }
   bool is_outrun() const { return outrun; }
-  /* Where types have changed on any rank without a new list: gives ghosts the types of their owners. Returns true when
-   * that changed the graph on any rank, which must then be evaluated again. Collective. */
+  /* After a change of types without a new list: gives ghosts the types of their owners. Returns true if the graph of
+   * any rank changed and must be evaluated again. Collective. */
   bool settle_types();
-  /* After an evaluation, with mlff_result.n_edges: in the first evaluation of a run, and when any rank's list is
-   * outrun, compares with the pairs that there are (pair_count.h); all ranks stop on a difference. Collective. */
+  /* In the first evaluation of a run, and if any_outrun: compares n_edges of the evaluation with the pairs within the
+   * cutoff (pair_count.h), and stops all ranks on a difference. Collective. */
   void check_pairs(int64_t n_edges, bool any_outrun, const std::string &who);
-  /* Bits of the groups that `neigh_modify exclude group` keeps from all atoms: no list contains their atoms. */
+  /* Bits of the groups that `neigh_modify exclude group` excludes from all atoms. */
   int excluded_bits() const;
 
-  /* The last one; the same where the host reads it, with a list; and its order. */
+  /* The last graph; a copy in host memory, with a list; its species; and the order of atoms. */
   const mlff_graph &view() const { return graph; }
   mlff_graph on_host();
   const int32_t *species_on_host() const { return arrays ? arrays->species_on_host(graph.n_all) : graph.species; }
   const MLFFNodes &nodes() const { return node_map; }
   bool has_order() const { return reorders; }
   MLFFArrays *other_arrays() const { return arrays; }
-  /* Before the last graph is evaluated again: until what other arrays were given has been read. */
+  /* Waits until asynchronous copies from this graph have finished. */
   void wait() const;
   /* `atom ID` of row or ghost a. */
   std::string name_of(int a) const { return atom_name(atom_of(a)); }
@@ -70,18 +70,19 @@ class MLFFNeighborGraph : protected Pointers {
   std::vector<int> species_of_type, listed;
   double cutoff;
   bool on_gpu, tags_needed, reorders;
-  bool unchecked, run_ended;        // unchecked: the pairs of this run must still be counted
+  bool unchecked, run_ended;        // unchecked: the pairs of this run are not counted yet
   bool new_types, outrun;           // see above
   std::string update_problem;       // see problem()
-  double skin;                      // of the lists, which `neighbor` alone does not change
-  const class Comm *listed_comm;    // when the list was new
+  double skin;                      // of the current lists
+  const class Comm *listed_comm;    // when the list was built
   NeighList *last_list;
-  bigint last_build, last_step, run_first, run_last;    // of the last graph; run: the steps of its run
+  bigint last_build, last_step, run_first, run_last;    // of the last graph; run: first and last step
   std::vector<int32_t> species, nbr;
   std::vector<int64_t> row, tags;
-  std::vector<tagint> listed_tags;    // of all atoms, when the list was new
-  std::vector<double> listed_x;       // the same; empty where other arrays have atoms that LAMMPS watches
-  std::vector<int> listed_types, last_types, owner_types;    // of all atoms: then; of the last graph; of their owners
+  std::vector<tagint> listed_tags;    // of all atoms, when the list was built
+  std::vector<double> listed_x;       // the same; empty if LAMMPS compares displacements of atoms on a GPU
+  std::vector<int> listed_types, last_types,
+      owner_types;    // of all atoms: when the list was built; of the last graph; of their owners
   std::vector<double> positions;
 
   MLFFArrays::Atoms atoms_now() const { return {species_of_type, graph.n_local, graph.n_all}; }

@@ -15,7 +15,7 @@ using namespace LAMMPS_NS;
 
 void MLFFNeighborGraph::NewList::build()
 {
-  if (list->occasional && !is_left) neighbor->build_one(list);
+  if (list->occasional && !on_gpu) neighbor->build_one(list);
   find_owners();
   find_boundary();
   std::string problem = assign_nodes();
@@ -32,16 +32,16 @@ void MLFFNeighborGraph::NewList::build()
                             node_map.node, node_map.ghost_of_node);
   owner.keep_list();
   owner.update_species();
-  graph.reach = is_left ? reach : 0.0;
+  graph.reach = on_gpu ? reach : 0.0;
   if (owner.arrays)
     graph.n_pairs = owner.arrays->copy_list(list, owner.atoms_now(), reach);
-  else if (!is_left)
+  else if (!on_gpu)
     copy_rows();
   else
-    owner.nbr = std::vector<int32_t>();    // on_host() had it
+    owner.nbr = std::vector<int32_t>();    // filled by on_host()
 }
 
-/* Every ghost learns its owner's rank (owner_rank) and local index there (node, for now). */
+/* Sends rank (owner_rank) and local index (node, until assign_nodes) of each owned atom to its ghosts. */
 void MLFFNeighborGraph::NewList::find_owners()
 {
   const int n_local = atom->nlocal, n_all = atom->nlocal + atom->nghost;
@@ -58,7 +58,7 @@ void MLFFNeighborGraph::NewList::find_owners()
   owner.halo.find_owners(node_map);
 }
 
-/* Calls use(j) for each candidate j of atom i that the model has an element for. */
+/* Calls use(j) for each candidate j of atom i that belongs to this model. */
 template <class Use> void MLFFNeighborGraph::NewList::for_neighbors(int i, Use use) const
 {
   const double reach2 = reach * reach;
@@ -68,13 +68,13 @@ template <class Use> void MLFFNeighborGraph::NewList::for_neighbors(int i, Use u
     const int j = entry[k] & NEIGHMASK;
     if (species[type[j]] < 0) continue;    // NULL in pair_coeff
     const double dx = x[j][0] - x[i][0], dy = x[j][1] - x[i][1], dz = x[j][2] - x[i][2];
-    // written so that a NaN stays in and is reported by the engine
+    // keeps NaN, which the engine reports
     if (dx * dx + dy * dy + dz * dz > reach2) continue;
     use(j);
   }
 }
 
-/* Owned atoms that have neighbors of other ranks, and ghosts that are such neighbors: only their features travel. */
+/* Marks owned atoms with neighbors of other ranks, and these neighbors: only their features are exchanged. */
 void MLFFNeighborGraph::NewList::find_boundary()
 {
   at_boundary.assign(static_cast<size_t>(graph.n_local), 0);
@@ -85,7 +85,7 @@ void MLFFNeighborGraph::NewList::find_boundary()
                                 wanted_ghost);
     return;
   }
-  if (is_left) {
+  if (on_gpu) {
     find_boundary_by_cells();
     return;
   }
@@ -100,7 +100,7 @@ void MLFFNeighborGraph::NewList::find_boundary()
   }
 }
 
-/* The same without a list. A GPU rounds distances in another way than the host. */
+/* The same without a list, with a margin because a GPU rounds distances differently. */
 void MLFFNeighborGraph::NewList::find_boundary_by_cells()
 {
   if (graph.n_all == 0) return;
@@ -118,8 +118,8 @@ void MLFFNeighborGraph::NewList::find_boundary_by_cells()
   }
 }
 
-/* Nodes of other ranks stand in the order of their owners; those that nobody here has as a neighbor come last and get
- * no features. They are there because LAMMPS passes what goes home on from ghost to ghost. */
+/* Nodes of other ranks are sorted by owner. Nodes without neighbors here come last and receive no features; they exist
+ * because the reverse communication of LAMMPS passes values from ghost to ghost. */
 std::string MLFFNeighborGraph::NewList::assign_nodes()
 {
   std::vector<int> ghosts;
@@ -135,7 +135,7 @@ std::string MLFFNeighborGraph::NewList::assign_nodes()
     if (node_map.owner_rank[a] != node_map.owner_rank[b]) return node_map.owner_rank[a] < node_map.owner_rank[b];
     return node_map.node[a] != node_map.node[b] ? node_map.node[a] < node_map.node[b] : a < b;
   });
-  std::vector<size_t> first;    // of the images of an atom
+  std::vector<size_t> first;    // first image of each atom
   for (size_t k = 0; k < ghosts.size(); k++)
     if (k == 0 || !same(ghosts[k - 1], ghosts[k])) first.push_back(k);
   const size_t n_atoms = first.size();
@@ -161,7 +161,7 @@ std::string MLFFNeighborGraph::NewList::assign_nodes()
   return "";
 }
 
-/* Interior atoms first (mlff_graph), each kind in the order of LAMMPS, which keeps neighbors near each other. */
+/* Interior atoms first (mlff_graph), otherwise the order of LAMMPS, which keeps neighbors together. */
 void MLFFNeighborGraph::NewList::order_atoms(const std::vector<int> &sent)
 {
   const auto n_local = static_cast<size_t>(graph.n_local);
@@ -187,7 +187,7 @@ void MLFFNeighborGraph::NewList::order_atoms(const std::vector<int> &sent)
     if (node_map.node[g] < graph.n_local) node_map.node[g] = node_map.row_of[node_map.node[g]];
 }
 
-/* LAMMPS leaves bonded neighbors with a special_bonds factor of zero out of the neighbor list. */
+/* LAMMPS removes bonded neighbors with a special_bonds factor of zero from the neighbor list. */
 std::string MLFFNeighborGraph::NewList::check_special_bonds() const
 {
   const int *flag = neighbor->special_flag;
@@ -215,7 +215,7 @@ std::string MLFFNeighborGraph::NewList::check_special_bonds() const
   return "";
 }
 
-/* Atoms of a trial of fix gcmc, which no list contains. */
+/* Atoms of a trial of fix gcmc are in no list. */
 std::string MLFFNeighborGraph::NewList::check_exclusions() const
 {
   const int excluded = owner.arrays ? owner.excluded_bits() : 0;
@@ -234,7 +234,7 @@ void MLFFNeighborGraph::NewList::copy_tags()
   for (int a = 0; a < graph.n_all; a++) owner.tags[a] = atom->tag[owner.atom_of(a)];
 }
 
-/* Rows in the order of the engine; atoms that are not in the list (hybrid) have empty rows. */
+/* Rows in the order of the engine; atoms without a row in the list (hybrid) have empty rows. */
 void MLFFNeighborGraph::NewList::copy_rows()
 {
   const int n_local = graph.n_local;

@@ -1,8 +1,7 @@
 /* pair_count.cpp: see pair_count.h.
  *
- * Each rank gives every rank those of its atoms, and of their periodic images, that are within the cutoff of the box
- * around that rank's atoms. Pairs are then counted by cells. Images are made from the vectors of the simulation box,
- * and LAMMPS' domains, ghosts and lists are not looked at.
+ * Each rank sends its atoms and their periodic images to every rank whose bounding box is within the cutoff, and counts
+ * pairs with a cell list. Images use the vectors of the simulation box only.
  */
 #include "pair_count.h"
 
@@ -23,15 +22,15 @@ using namespace LAMMPS_NS;
 using Vector = MLFFCells::Vector;
 using Bounds = MLFFCells::Bounds;
 
-/* Distances of images differ from those of LAMMPS by rounding: pairs this near to the cutoff may count or not. */
+/* Rounding: pairs this close to the cutoff may or may not count. */
 static constexpr double MARGIN = 1e-6;    // A
 
-/* How far the atoms of all ranks are apart along the vectors of the box, in its lengths, at most MOST_BOXES: atoms may
- * leave the box before a list is made. Collective. */
+/* Extent of all atoms along the box vectors, in box lengths, at most MOST_BOXES: atoms may leave the box before a list
+ * is built. Collective. */
 static Vector find_spans(const std::vector<double> &points, Domain *domain, MPI_Comm world)
 {
   constexpr double MOST_BOXES = 20.0;
-  double mine[6], most[6];    // largest coordinates, and minus the smallest ones
+  double mine[6], most[6];    // maximum coordinates, minus minimum coordinates
   std::fill_n(mine, 6, -std::numeric_limits<double>::max());
   for (size_t k = 0; k < points.size(); k += 3) {
     double x[3] = {points[k], points[k + 1], points[k + 2]}, lamda[3];
@@ -53,7 +52,7 @@ static std::vector<Vector> image_vectors(const Domain *domain, double reach, con
 {
   const Vector a = {domain->xprd, 0.0, 0.0}, b = {domain->xy, domain->yprd, 0.0},
                c = {domain->xz, domain->yz, domain->zprd};
-  // distances between opposite faces; the edges are a triangular matrix
+  // distances between opposite faces
   const Vector normal_x = {b[1] * c[2], -b[0] * c[2], b[0] * c[1] - b[1] * c[0]};
   const double length = std::sqrt(normal_x[0] * normal_x[0] + normal_x[1] * normal_x[1] + normal_x[2] * normal_x[2]);
   const Vector height = {a[0] * b[1] * c[2] / length, b[1] * c[2] / std::hypot(c[1], c[2]), c[2]};
@@ -83,7 +82,7 @@ void MLFFPairCount::collect_own(const std::vector<int> &species_of_type)
       points.insert(points.end(), atom->x[i], atom->x[i] + 3);
 }
 
-/* Appends to `points` images and atoms of other ranks. */
+/* Appends images and atoms of other ranks to `points`. */
 void MLFFPairCount::collect_near(double reach)
 {
   const int n_ranks = comm->nprocs, me = comm->me;
@@ -124,7 +123,7 @@ void MLFFPairCount::collect_near(double reach)
   points.insert(points.end(), arrived.begin(), arrived.begin() + total);
 }
 
-/* Adds to counts the pairs of the first n_own points that are closer than low, and than high. */
+/* counts[0], counts[1]: adds pairs of the first n_own points closer than low, and closer than high. */
 void MLFFPairCount::count(size_t n_own, double low, double high, bigint *counts) const
 {
   if (n_own == 0) return;

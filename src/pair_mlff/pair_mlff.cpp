@@ -28,10 +28,10 @@ PairMLFF::PairMLFF(LAMMPS *lammps) : Pair(lammps), impl(new Impl(lammps, this))
   restartinfo = 1;
   one_coeff = 1;
   manybody_flag = 1;
-  respa_enable = 1;    // LAMMPS asks before there is a model; see check_levels
-  // forces on periodic images are added to their owners, which F dot r cannot know
+  respa_enable = 1;    // read by LAMMPS before a model is open; see check_levels
+  // forces on periodic images are added to their owners, so F dot r is wrong
   no_virial_fdotr_compute = 1;
-  // known when the model is; hybrid reads it before, and then refuses centroid virials
+  // set when the model is open; hybrid reads it earlier and then refuses centroid virials
   centroidstressflag = CENTROID_NOTAVAIL;
   comm_reverse_off = impl->main.halo.reverse_width();
   pvector = new double[3]{0.0, 0.0, 0.0};
@@ -95,7 +95,7 @@ void PairMLFF::evaluate(int eflag, int vflag)
   check_overlap();
   const bool is_first = impl->evaluated_step != update->ntimestep;
   impl->evaluated_step = update->ntimestep;
-  // the first evaluation of a step is that of no trial
+  // not a Monte Carlo trial: first evaluation of this step
   if ((neighbor->nex_group || neighbor->nex_mol) && impl->groups_checked_step != update->ntimestep)
     check_excluded_groups();
   const bool deviation = impl->wants_deviation();
@@ -124,9 +124,8 @@ void PairMLFF::evaluate(int eflag, int vflag)
   if (update->nsteps > 0) warm_up(impl->main.seconds());
 }
 
-/* After the evaluation before the first step of a run: records, on a GPU, a step with the results that most steps want,
- * where the first steps would. That evaluation has brought the list to the GPU and said whether an older recording
- * still fits, so nothing is computed here but what the recording needs; its results have the same bits. Collective. */
+/* Captures a step on a GPU before the first step of a run, with the results that most steps request. The evaluation of
+ * the set-up has copied the list and checked an existing capture. Collective. */
 void PairMLFF::warm_up(double first_seconds)
 {
   if (!update->setupflag) return;    // `pair_modify compute no` left the evaluation out
@@ -213,8 +212,8 @@ void PairMLFF::coeff(int narg, char **arg)
   impl->watch.set_model(impl->main.info, impl->main.species_of_type, impl->settings.domain);
   set_type_flags();
 
-  // An edge's virial belongs whole to the neighbor only if its energy is that of the centre alone; with messages the
-  // exact centroid form would need the paths through the network.
+  // The virial of an edge belongs to the neighbor only if its energy is that of the center alone. With message passing
+  // the exact centroid form needs the paths through the network.
   centroidstressflag = (impl->main.info->traits & MLFF_STRICTLY_LOCAL) ? CENTROID_AVAIL : CENTROID_NOTAVAIL;
   comm_forward = impl->main.halo.forward_width();
   comm_reverse_off = impl->main.halo.reverse_width();
@@ -248,7 +247,7 @@ void PairMLFF::init_style()
   impl->main.graph.begin_run();
   if (impl->inner) impl->inner->begin_run();
   impl->watch.begin_run();    // here, because rerun has no setup()
-  // one list for two models, or for styles beside this one, is LAMMPS' to make
+  // LAMMPS builds lists that two models or other styles use
   const bool builds_on_gpu =
       impl->main.graph.can_build_list_on_gpu() && !impl->inner && !kokkosable && force->pair == this;
   neighbor->add_request(this, NeighConst::REQ_FULL | (builds_on_gpu ? NeighConst::REQ_OCCASIONAL : 0));
@@ -264,7 +263,7 @@ double PairMLFF::init_one(int i, int j)
   return std::max(impl->main.info->cutoff, impl->has_levels() ? impl->inner->info()->cutoff : 0.0);
 }
 
-/* Called when lists are there and nothing has been computed yet. */
+/* LAMMPS calls this after the lists are built and before the first evaluation. */
 void PairMLFF::setup()
 {
   impl->begin_run();
@@ -327,8 +326,8 @@ double PairMLFF::memory_usage()
   return Pair::memory_usage() + engine + impl->memory_usage();
 }
 
-/* "mlff_model", "mlff_info", "mlff_settings" and "mlff_watch" give fix mlffprof the engine's model, its description,
- * what opened it, and what was outside of its training (NULL: nothing is watched). */
+/* "mlff_model", "mlff_info", "mlff_settings" and "mlff_watch" are for fix mlffprof; "mlff_watch" is NULL if the domain
+ * is not checked. */
 void *PairMLFF::extract(const char *name, int &dim)
 {
   dim = 0;

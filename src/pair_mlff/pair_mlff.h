@@ -1,6 +1,6 @@
 /* pair_mlff.h: pair_style mlff, machine-learned force fields evaluated by the mlff engine.
  *
- * The engine stays behind `impl`, so that whoever includes this header needs LAMMPS only.
+ * `impl` hides the engine, so this header needs LAMMPS only.
  */
 #ifdef PAIR_CLASS
 // clang-format off
@@ -55,12 +55,12 @@ class PairMLFF : public Pair {
   struct Impl;
   Impl *impl;
 
-  /* For styles that keep atoms and lists elsewhere: where that is (nullptr: in Atom and a plain list; not owned), the
-   * number of the GPU that has them, and of the one on which the model, once there is one, can read them (-1: none). */
+  /* For styles with other arrays of atoms and lists: the arrays (not owned; nullptr: those of Atom and NeighList), the
+   * GPU with the atoms, and the GPU on which the open model can read them (-1: none). */
   void set_arrays(class MLFFArrays *arrays);
   virtual int gpu_of_atoms() const { return -1; }
   int gpu_of_model() const;
-  /* Velocities, types and masses to where Atom has them. */
+  /* Copies velocities, types and masses to Atom. */
   virtual void sync_velocities() {}
 
   void allocate();

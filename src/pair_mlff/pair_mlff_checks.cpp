@@ -1,5 +1,4 @@
-/* pair_mlff_checks.cpp: what PairMLFF refuses: models, lists, masses and quantities at the start of a run or an
- * evaluation, and atoms that overlap. */
+/* pair_mlff_checks.cpp: checks of PairMLFF at the start of a run or an evaluation, and overlapping atoms of trials. */
 #include "pair_mlff.h"
 
 #include "../base/cxx/elements.h"
@@ -21,7 +20,7 @@
 
 using namespace LAMMPS_NS;
 
-/* `run N pre no` after new coefficients: lists and ghosts are those of the old ones. */
+/* `run N pre no` after new coefficients would use the lists and ghosts of the old ones. */
 void PairMLFF::check_initialized() const
 {
   if (!impl->is_initialized)
@@ -29,7 +28,7 @@ void PairMLFF::check_initialized() const
                       "run builds new neighbor lists [mlff-35]");
 }
 
-/* Quantities that do not exist for models with forces and stress of their own are errors, never zeros. */
+/* Quantities that a model does not have are errors, never zeros. */
 void PairMLFF::check_requests() const
 {
   const unsigned traits = impl->main.info->traits;
@@ -44,8 +43,7 @@ void PairMLFF::check_requests() const
     error->all(FLERR, std::string("pair_style mlff: this model (") + impl->main.info->architecture + ") " + problem);
 }
 
-/* Minimizers with a line search look for the minimum of an energy whose gradient the forces are not. Empty, or why not
- * with this model. */
+/* Limits of models whose forces are not the gradient of the energy: an error or "". */
 static std::string check_direct(const mlff_info *info, int n_periodic, const Update *update)
 {
   if (info->traits & MLFF_CONSERVATIVE) return "";
@@ -73,7 +71,7 @@ void PairMLFF::check_models() const
   if (!problem.empty()) error->all(FLERR, "pair_style mlff: " + problem);
 }
 
-/* The formula of compute stress/atom gives another heat flux than that of a many-body potential. */
+/* compute stress/atom gives a wrong heat flux for many-body potentials. */
 void PairMLFF::check_heat_flux() const
 {
   if (comm->me != 0 || modify->get_compute_by_style("^heat/flux").empty()) return;
@@ -87,7 +85,7 @@ void PairMLFF::check_heat_flux() const
                           : "do not use its result, because message-passing models have no centroid stress [mlff-39]"));
 }
 
-/* Neighbors that neigh_modify leaves out would be missing from the model's sums. */
+/* Commands of neigh_modify that remove neighbors are errors. */
 void PairMLFF::check_lists() const
 {
   const std::vector<int> &species = impl->main.species_of_type;
@@ -105,9 +103,9 @@ void PairMLFF::check_lists() const
   check_excluded_groups();
 }
 
-/* In the first evaluation of a step, which is that of no trial, atoms that no list contains are an error.
- * Of excluded groups, fix gcmc has one for the atoms of a trial. On several ranks it forgets to take them out again
- * when they have gone to another rank meanwhile (22Jul2025), so that they stay without neighbors. */
+/* Called in the first evaluation of a step, which is not a trial: then atoms without neighbors are an error. fix gcmc
+ * has an excluded group for the atoms of a trial. On several ranks (22Jul2025) it does not remove atoms from the group
+ * that have moved to another rank. */
 void PairMLFF::check_excluded_groups() const
 {
   static const char *const advice = ". pair_style mlff needs all neighbors of its atoms: remove this command, or, if "
@@ -131,7 +129,7 @@ void PairMLFF::check_excluded_groups() const
                             group->names[neighbor->ex_mol_group[k]] + " removes pairs" + advice);
 }
 
-/* Compares names with masses, and prints the table of types once for every pair_coeff. */
+/* Compares element names with masses, and prints the table of types once per pair_coeff. */
 void PairMLFF::check_masses() const
 {
   std::string table = "pair_style mlff: type -> element (mass of the type, mass of the element)\n";
@@ -156,16 +154,16 @@ void PairMLFF::check_masses() const
   impl->types_reported = true;
 }
 
-/* Above it nothing is accepted at any temperature; sums with it are finite. eV */
+/* eV. Never accepted at any temperature, and finite in sums. */
 static constexpr double OVERLAP_ENERGY = 1e20;
 
-/* Atoms of a Monte Carlo trial may overlap: then its energy is so high that no trial with it is accepted. Fixes try
- * energies before LAMMPS makes the lists of the steps that they asked for. Some others ask for lists as well, so the
- * error of an overlap that no later evaluation of its step replaces stops the next one (check_overlap). */
+/* A Monte Carlo trial with overlapping atoms gets a high energy, so that the fix rejects it. Trials occur in
+ * pre_exchange of steps for which a fix has requested new lists. Other fixes request lists as well, so an overlap
+ * without a later evaluation in its step stops the next one (check_overlap). */
 void PairMLFF::reject_trial(bool is_first)
 {
   bool is_trial = false;
-  // the first evaluation of a step is that of the present atoms
+  // the first evaluation of a step is not a trial
   for (int k = 0; k < modify->nfix; k++) {
     const Fix *fix = modify->fix[k];
     is_trial = is_trial || (fix->force_reneighbor && fix->next_reneighbor == update->ntimestep &&

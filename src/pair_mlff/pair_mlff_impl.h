@@ -1,4 +1,4 @@
-/* pair_mlff_impl.h: what PairMLFF has; for pair_mlff.cpp, pair_mlff_respa.cpp and pair_mlff_restart.cpp only. */
+/* pair_mlff_impl.h: members of PairMLFF, for pair_mlff*.cpp only. */
 #ifndef LMP_PAIR_MLFF_IMPL_H
 #define LMP_PAIR_MLFF_IMPL_H
 
@@ -20,16 +20,16 @@
 
 namespace LAMMPS_NS {
 
-/* What a restart file has of a model: enough to notice another one. After it come the keywords of pair_style, each with
- * a zero at its end. n_keywords: their bytes and 1; 0 in files from before there were any. Behind its zero, sha256 has
- * a mark (pair_mlff_restart.cpp). header_sha256 is empty in files of releases whose `name` had its room. */
+/* Identity of a model in a restart file. The keywords of pair_style follow, each with a final zero; n_keywords is their
+ * size in bytes plus 1, or 0 in files without keywords. sha256 has a mark behind its final zero
+ * (pair_mlff_restart.cpp). header_sha256 is empty in files of earlier releases. */
 struct MLFFIdentity {
   char sha256[68], name[116], header_sha256[68];
   int32_t n_keywords;
 };
 
-/* Of a run. The first call of the pair style shows which levels run_style respa uses; after the first evaluation a GPU
- * captures a step. */
+/* Phase of a run. The first call shows the levels of run_style respa, and a GPU captures a step after the first
+ * evaluation. */
 enum class RunPhase { FIRST_CALL, FIRST_EVALUATION, STEPS };
 
 struct PairMLFF::Impl {
@@ -46,27 +46,27 @@ struct PairMLFF::Impl {
   MLFFDomainWatch watch;
   MLFFSettings settings;
   std::unique_ptr<MLFFInnerModel> inner;    // of run_style respa
-  bigint groups_checked_step = -1;          // whose excluded groups have been checked
-  std::string overlap_error;                // error of the last evaluation, if it was taken for a trial
+  bigint groups_checked_step = -1;          // step of the last check_excluded_groups
+  std::string overlap_error;                // error of the last evaluation, a Monte Carlo trial
   bigint overlap_step = -1, evaluated_step = -1;
-  bigint n_evaluations = 0, n_inner_at_start = 0;    // of this run; of the inner model before it
+  bigint n_evaluations = 0, n_inner_at_start = 0;    // in this run; total of the inner model before it
   bool types_reported = false;
-  bigint forecast_atoms = -1;          // atoms that the memory was foreseen for
-  bool forecast_has_levels = false;    // for both models
+  bigint forecast_atoms = -1;          // number of atoms of the last memory forecast
+  bool forecast_has_levels = false;    // it included both models
   RunPhase phase = RunPhase::STEPS;
-  bool warm_up_reported = false;        // said what the first run with this model had to do before its steps
-  bool is_initialized = false;          // since the last pair_style or pair_coeff
-  std::vector<std::string> keywords;    // of pair_style, as given
-  std::string restart_problem;          // why pair_style must be given again after read_restart; empty: it need not
-  MLFFIdentity restart_model = {};      // of the model that the run before the restart used; empty: none
-  // set by fix pair; the spread is there in every step anyway
+  bool warm_up_reported = false;        // the log has the warm-up of this model
+  bool is_initialized = false;          // init_style() was called since the last pair_style or pair_coeff
+  std::vector<std::string> keywords;    // of pair_style
+  std::string restart_problem;          // why pair_style must be repeated after read_restart, or empty
+  MLFFIdentity restart_model = {};      // model of the run that wrote the restart file; empty: none
+  // set by fix pair; the spread is computed in every step anyway
   int spread_flag = 0, deviation_flag = 0;
 
   bool ensemble() const { return main.info->n_members > 1; }
-  /* How far the members' forces differ is wanted in this step. */
+  /* Whether this step needs the model deviation. */
   bool wants_deviation() const { return ensemble() && (deviation_flag || deviation.is_due()); }
 
-  /* Of what is here and not in the engine. */
+  /* Without the engine. */
   double memory_usage() const
   {
     return main.memory_usage() + deviation.memory_usage() + (inner ? inner->memory_usage() : 0.0);

@@ -1,5 +1,5 @@
-/* pair_mlff_respa.cpp: the levels of run_style respa. Inside a cheap model, outside the wanted one minus the cheap one
- * (inner_model.h). */
+/* pair_mlff_respa.cpp: levels of run_style respa. Inner level: a cheap model; outer level: the main model minus the
+ * cheap one (inner_model.h). */
 #include "pair_mlff.h"
 
 #include "pair_mlff_impl.h"
@@ -22,7 +22,6 @@ void PairMLFF::open_inner(const std::vector<std::string> &names)
   if (lmp->citeme) lmp->citeme->add(MLFFLoader::citation(impl->inner->info()));
 }
 
-/* The levels of run_style respa. */
 void PairMLFF::compute_inner()
 {
   check_initialized();
@@ -36,7 +35,7 @@ void PairMLFF::compute_middle()
   error->all(FLERR, "pair_style mlff has no level `middle` of run_style respa; use `inner` and `outer` only");
 }
 
-/* Energy and virial are those of the wanted model, whose forces are the sum of both levels. */
+/* Energy and virial are those of the main model, whose forces are the sum of both levels. */
 void PairMLFF::compute_outer(int eflag, int vflag)
 {
   evaluate(eflag, vflag);
@@ -44,7 +43,7 @@ void PairMLFF::compute_outer(int eflag, int vflag)
   impl->inner->subtract_forces(list);
 }
 
-/* Headers of run_style respa do not come with every LAMMPS, but the first call of a run says which level is used. */
+/* The headers of run_style respa are not available for every LAMMPS, but the first call shows the level. */
 void PairMLFF::check_levels(bool inner) const
 {
   if (impl->phase == RunPhase::FIRST_CALL) impl->phase = RunPhase::FIRST_EVALUATION;
@@ -58,7 +57,6 @@ void PairMLFF::check_levels(bool inner) const
                           use + ", or remove the keyword `inner`");
 }
 
-/* How often each model was evaluated in this run. */
 void PairMLFF::report_levels() const
 {
   if (comm->me != 0) return;

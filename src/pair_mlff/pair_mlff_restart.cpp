@@ -1,5 +1,5 @@
-/* pair_mlff_restart.cpp: restart files have the hashes of weights and header, so that going on with another model is
- * noticed, and the keywords. */
+/* pair_mlff_restart.cpp: restart files contain the keywords and the hashes of the model, so that a run does not
+ * continue with another one. */
 #include "pair_mlff.h"
 
 #include "pair_mlff_impl.h"
@@ -14,9 +14,9 @@
 
 using namespace LAMMPS_NS;
 
-// Of what this style wrote, where sha256 has room: earlier releases wrote nothing as a sub-style of hybrid.
+// Marks data of this style in sha256. Earlier releases wrote nothing as a sub-style of hybrid.
 static constexpr char MARK = 'M';
-static constexpr int MARK_AT = 66;
+static constexpr int MARK_INDEX = 66;
 
 void PairMLFF::write_restart(FILE *fp)
 {
@@ -35,7 +35,7 @@ void PairMLFF::read_restart_settings(FILE *fp)
   MLFFIdentity &found = impl->restart_model;
   if (comm->me == 0) {
     const long here = ftell(fp);
-    if (fread(&found, sizeof(found), 1, fp) != 1 || found.sha256[MARK_AT] != MARK) {
+    if (fread(&found, sizeof(found), 1, fp) != 1 || found.sha256[MARK_INDEX] != MARK) {
       found = {};
       fseek(fp, here, SEEK_SET);
     }
@@ -53,13 +53,13 @@ void PairMLFF::write_restart_settings(FILE *fp)
   }
   std::string keywords;
   for (const std::string &word : impl->keywords) keywords += word + '\0';
-  mine.sha256[MARK_AT] = MARK;
+  mine.sha256[MARK_INDEX] = MARK;
   mine.n_keywords = impl->restart_problem.empty() ? static_cast<int32_t>(keywords.size()) + 1 : 0;
   fwrite(&mine, sizeof(mine), 1, fp);
   if (mine.n_keywords > 1) fwrite(keywords.data(), keywords.size(), 1, fp);
 }
 
-/* Rank 0 has read what the file has of the model. */
+/* After rank 0 has read the identity. */
 void PairMLFF::read_identity(FILE *fp)
 {
   MLFFIdentity &found = impl->restart_model;
@@ -71,7 +71,7 @@ void PairMLFF::read_identity(FILE *fp)
   read_keywords(fp, found.n_keywords);
 }
 
-/* The keywords of the run that wrote the file hold on, but for files that would be written over. */
+/* Applies the keywords of the file. Keywords that would overwrite files must be given again. */
 void PairMLFF::read_keywords(FILE *fp, int n)
 {
   static constexpr int MOST = 1 << 20;
@@ -83,7 +83,7 @@ void PairMLFF::read_keywords(FILE *fp, int n)
     MPI_Bcast(text.data(), n - 1, MPI_CHAR, 0, world);
   }
   std::vector<std::string> keywords;
-  for (size_t at = 0; at < text.size(); at += keywords.back().size() + 1) keywords.emplace_back(text.c_str() + at);
+  for (size_t k = 0; k < text.size(); k += keywords.back().size() + 1) keywords.emplace_back(text.c_str() + k);
   apply_keywords(keywords);
   const MLFFSettings &now = impl->settings;
   impl->restart_problem = "";

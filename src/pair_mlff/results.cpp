@@ -50,7 +50,7 @@ void MLFFResults::set_model(const mlff_info *info)
   member_energies.assign(static_cast<size_t>(info->n_members), 0.0);
 }
 
-/* Room for n numbers and one row more, so that it is not null when a rank has no atoms. */
+/* Room for n rows and one more, so that it is not null on a rank without atoms. */
 template <class Row> static Row *room(std::vector<double> &array, size_t n)
 {
   constexpr size_t width = sizeof(Row) / sizeof(double);
@@ -77,7 +77,7 @@ mlff_result *MLFFResults::request(const Wanted &wanted)
   return &results;
 }
 
-/* With newton_pair on, LAMMPS sends what is in f of the ghosts home; otherwise it is done here, on the host. */
+/* With newton_pair on, LAMMPS adds f of ghosts to their owners; otherwise this style does, on the host. */
 bool MLFFResults::reverses_forces() const
 {
   return halo.is_needed() && !force->newton_pair;
@@ -156,8 +156,7 @@ void MLFFResults::add_atom_energies(double *eatom) const
   for (int i = 0; i < view.n_local; i++) eatom[i] += units->per_ev * atom_energies[nodes.row_of[i]];
 }
 
-/* The shares of atoms of other ranks go home here and not through the ghosts of vatom, whose treatment differs between
- * newton settings and between plain and hybrid styles. */
+/* Not through ghosts of vatom, because LAMMPS treats them differently by newton and in hybrid. */
 void MLFFResults::add_atom_virials(double **vatom)
 {
   halo.reverse_to_owners(virials.data(), VIRIAL_WIDTH);

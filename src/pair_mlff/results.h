@@ -1,5 +1,5 @@
-/* results.h: what the engine has computed, in the arrays of LAMMPS and the units of the script. What belongs to atoms
- * of other ranks (nodes.h) goes home here, or in LAMMPS' own reverse communication. */
+/* results.h: results of the engine in the arrays of LAMMPS and the units of the script. Values of atoms of other ranks
+ * (nodes.h) are sent to their owners here or by the reverse communication of LAMMPS. */
 #ifndef LMP_MLFF_RESULTS_H
 #define LMP_MLFF_RESULTS_H
 
@@ -11,7 +11,7 @@
 
 namespace LAMMPS_NS {
 
-/* What one eV is in a unit style of LAMMPS. Lengths are Angstrom in all that are supported. */
+/* One eV in a unit style of LAMMPS. All supported styles use Angstrom. */
 struct MLFFUnits {
   const char *style, *energy;
   double per_ev;
@@ -27,11 +27,11 @@ class MLFFResults : protected Pointers {
   struct Wanted {
     bool atom_energy, atom_virial, atom_centroid, spread, members;
   };
-  /* Cleared result for the last graph, with the arrays that are wanted. */
+  /* Cleared result for the last graph, with the requested arrays. */
   mlff_result *request(const Wanted &wanted);
   const mlff_result &last() const { return results; }
-  /* Into the arrays of LAMMPS. add_forces and the virials are collective.
-   * add_forces is both of the others; the first once for each evaluation, the second (times a factor) at will. */
+  /* Add to the arrays of LAMMPS. add_forces and the virials are collective. add_forces is reverse_forces, once per
+   * evaluation, and add_forces_of_atoms, times a factor. */
   void add_forces();
   void reverse_forces();
   void add_forces_of_atoms(double factor);
@@ -39,22 +39,23 @@ class MLFFResults : protected Pointers {
   void add_atom_energies(double *eatom) const;
   void add_atom_virials(double **vatom);
   void add_centroid_virials(double **cvatom);
-  /* Of this rank's share, eV. */
+  /* Share of this rank, eV. */
   double virial_trace() const { return results.virial[0] + results.virial[1] + results.virial[2]; }
   double energy() const { return units->per_ev * results.energy; }
   double per_ev() const { return units->per_ev; }
-  /* Forces of owned atoms [n_local][3], eV/A, with contributions of other ranks; of member k alone. Collective. */
+  /* Forces of owned atoms [n_local][3], eV/A, with contributions of other ranks; of member k. Collective. */
   const double (*owned_forces())[3];
   const double *owned_member_forces(int k);
-  /* The same in the order of the graph, and nothing else changes; nullptr where forces stay on a GPU. Collective. */
+  /* The same in the order of the graph; nullptr if forces stay on a GPU. Collective. */
   const double (*whole_forces())[3];
-  /* Of member k once more, without communication; and this rank's share of its virial [6], eV. */
+  /* The same for member k, without communication; and the share of this rank of its virial [6], eV. */
   double *member_forces_of(int k);
   const double *member_virial(int k) const { return &member_virials[6 * static_cast<size_t>(k)]; }
-  /* [n_local] std of each atom's energy over the ensemble, nullptr before the first; to the script's units. */
+  /* [n_local] std of atomic energies over the ensemble, nullptr before the first; converted by scale_spread. */
   double *atom_spread() { return spread.empty() ? nullptr : spread.data(); }
   void scale_spread();
-  /* Std of the total energy, rms and largest std of an atom's: on rank 0, else zeros, as LAMMPS sums. Collective. */
+  /* Std of the total energy, rms and largest std of atomic energies, on rank 0; zeros on others, because LAMMPS sums
+   * over ranks. Collective. */
   void reduce_spread(double *three);
   double memory_usage() const;
 

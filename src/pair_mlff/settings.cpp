@@ -16,7 +16,7 @@ namespace {
 enum Use { EVERY_MODEL, RUN };    // RUN: not for a second model (fix mlffprof compare, inner)
 
 struct Row {
-  mlff_option option;    // numbers and files are capitals; standard: nullptr where there is none
+  mlff_option option;    // capitals: a number or a file; standard: nullptr without a default
   Use use;
   std::variant<bool S::*, int S::*, double S::*, std::string S::*> member;
 };
@@ -26,19 +26,21 @@ struct Row {
 static const Row ROWS[] = {
     {{"self_test", "yes no", "yes", "run the model file's self-test"}, EVERY_MODEL, &S::self_test},
     {{"masses", "yes no", "yes", "compare element names with masses of atom types"}, RUN, &S::masses},
-    {{"domain", "warn stop ignore", "warn", "when a run leaves what was trained"}, EVERY_MODEL, &S::domain},
-    {{"gpu_mpi", "auto yes no", "auto", "features from GPU to GPU by MPI"}, EVERY_MODEL, &S::gpu_mpi},
-    {{"node_memory", "yes no", "yes", "ranks of a machine share memory for features"}, EVERY_MODEL, &S::node_memory},
-    {{"out_file", "FILE", nullptr, "how much forces of an ensemble's members differ"}, RUN, &S::out_file},
-    {{"out_freq", "STEPS", "100", "how often that is found out"}, RUN, &S::out_freq},
-    {{"devi_warn", "FORCE", nullptr, "above it a warning"}, RUN, &S::devi_warn},
-    {{"devi_dump", "FORCE", nullptr, "above it the frame into dump_file"}, RUN, &S::devi_dump},
-    {{"devi_stop", "FORCE", nullptr, "above it the frame, and the end of the run"}, RUN, &S::devi_stop},
-    {{"dump_file", "FILE", "deviation.dump", "frames with the deviation of each atom"}, RUN, &S::dump_file},
+    {{"domain", "warn stop ignore", "warn", "action when a run leaves the training domain"}, EVERY_MODEL, &S::domain},
+    {{"gpu_mpi", "auto yes no", "auto", "exchange features from GPU to GPU by MPI"}, EVERY_MODEL, &S::gpu_mpi},
+    {{"node_memory", "yes no", "yes", "exchange features through shared memory within a machine"},
+     EVERY_MODEL,
+     &S::node_memory},
+    {{"out_file", "FILE", nullptr, "file of the model deviation of an ensemble"}, RUN, &S::out_file},
+    {{"out_freq", "STEPS", "100", "steps between two model deviations"}, RUN, &S::out_freq},
+    {{"devi_warn", "FORCE", nullptr, "threshold for a warning"}, RUN, &S::devi_warn},
+    {{"devi_dump", "FORCE", nullptr, "threshold for a frame in dump_file"}, RUN, &S::devi_dump},
+    {{"devi_stop", "FORCE", nullptr, "threshold for a frame and the end of the run"}, RUN, &S::devi_stop},
+    {{"dump_file", "FILE", "deviation.dump", "dump file of these frames"}, RUN, &S::dump_file},
     {{"inner", "FILE", nullptr, "model of the inner level of run_style respa"}, RUN, &S::inner},
 };
 
-/* Its row if it is one of these; and what is known of it, of the engine as well. */
+/* Row of this table; and description of any keyword, including those of the engine. */
 static const Row *find_row(const std::string &name)
 {
   for (const Row &row : ROWS)
@@ -52,7 +54,7 @@ static const mlff_option *find(const std::string &name)
   return row ? &row->option : mlff_option_find(name.c_str());
 }
 
-/* Empty, or what the value ought to be. Words have been checked. */
+/* Each returns "" or the expected kind of value. Words are checked already. */
 static const char *read(const std::string &value, bool &to)
 {
   to = mlff_yes_or_no(value.c_str()) == 1;
@@ -90,7 +92,7 @@ static std::string known_keywords()
   return text;
 }
 
-/* A value as it is called now: masses and domain had others once. */
+/* Converts old values of masses and domain. */
 static std::string spelled(const std::string &name, const std::string &value)
 {
   if (name == "masses") return value == "check" ? "yes" : value == "ignore" ? "no" : value;
@@ -143,16 +145,17 @@ bool MLFFSettings::is_for_models(const std::string &name)
   return row ? row->use != RUN : find(name) != nullptr;
 }
 
-/* Kernels are those of a device and a precision, and members those of a model. */
-MLFFSettings MLFFSettings::for_second_model(const Words &own) const
+/* `kernels` depends on device and precision, `members` on the model. */
+MLFFSettings MLFFSettings::for_second_model(const Words &overrides) const
 {
   MLFFSettings second;
   for (const Row &row : ROWS)
     if (row.use == EVERY_MODEL) std::visit([&](auto member) { second.*member = this->*member; }, row.member);
   for (const auto &word : engine)
-    if (word.first != "members" && !(word.first == "kernels" && (own.count("device") || own.count("precision"))))
+    if (word.first != "members" &&
+        !(word.first == "kernels" && (overrides.count("device") || overrides.count("precision"))))
       second.engine[word.first] = word.second;
-  for (const auto &word : own) second.set(word.first, word.second);
+  for (const auto &word : overrides) second.set(word.first, word.second);
   return second;
 }
 

@@ -1,5 +1,5 @@
-/* settings.h: what the keywords of pair_style mlff say. Each is one row of a table: options of a model in the engine's
- * (mlff_option), the others in settings.cpp. */
+/* settings.h: keywords of pair_style mlff. Each is one row of a table: options of a model in the engine (mlff_option),
+ * others in settings.cpp. */
 #ifndef LMP_MLFF_SETTINGS_H
 #define LMP_MLFF_SETTINGS_H
 
@@ -18,20 +18,21 @@ struct MLFFSettings {
   std::string inner;    // model of the inner level of run_style respa; empty: none
   bool self_test, masses, node_memory;
   std::string domain;    // warn, stop or ignore
-  // disagreement of an ensemble (deviation.h); limits are in the script's units of force, 0 = none
+  // model deviation of an ensemble (deviation.h); thresholds in force units of the script, 0 = none
   std::string out_file, dump_file;
   int out_freq;
   double devi_warn = 0.0, devi_dump = 0.0, devi_stop = 0.0;
 
   MLFFSettings();    // the defaults of the rows
-  /* Arguments of pair_style. Empty, or what is wrong and what is known. */
+  /* Parses arguments of pair_style. Returns an error or "". */
   std::string parse(int narg, const char *const *arg);
-  /* One keyword, and whether a second model beside that of the pair style takes it. The same. */
+  /* Sets one keyword. Returns an error or "". */
   std::string set(const std::string &name, std::string value);
+  /* Whether a second model has this keyword. */
   static bool is_for_models(const std::string &name);
 
-  /* For a second model: these but what is of one model only, and then its own keywords. */
-  MLFFSettings for_second_model(const Words &own) const;
+  /* Settings of a second model: these without the keywords of the run, overridden by its own keywords. */
+  MLFFSettings for_second_model(const Words &overrides) const;
   /* Strings are borrowed. */
   void fill(mlff_options &options) const;
   bool wants_deviation() const { return !out_file.empty() || devi_warn > 0.0 || devi_dump > 0.0 || devi_stop > 0.0; }

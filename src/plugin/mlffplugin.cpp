@@ -1,5 +1,5 @@
-/* mlffplugin.cpp: what LAMMPS calls when it loads the plugin, by `plugin load mlffplugin.so` or on its own when the
- * file lies in a folder of LAMMPS_PLUGIN_PATH. Only lammpsplugin_init is exported. */
+/* mlffplugin.cpp: entry point of the plugin, called by `plugin load mlffplugin.so` or for files in LAMMPS_PLUGIN_PATH.
+ * Only lammpsplugin_init is exported. */
 #include "../fix_mlffprof/fix_mlffprof.h"
 #include "../pair_mlff/pair_mlff.h"
 #if MLFF_HAVE_KOKKOS
@@ -50,7 +50,7 @@ typedef void (*lammpsplugin_regfunc)(lammpsplugin_t *, void *);
 
 using namespace LAMMPS_NS;
 
-/* The C interface of LAMMPS: the same in all releases, and weak because a static program may have left it out. */
+/* C interface of LAMMPS, weak because a static program may not contain it. */
 extern "C" {
 int lammps_version(void *) __attribute__((weak));
 int lammps_extract_setting(void *, const char *) __attribute__((weak));
@@ -79,7 +79,7 @@ static void *create_fix_mlffprof(void *lmp, int narg, char **arg)
   return new FixMLFFProf(static_cast<LAMMPS *>(lmp), narg, arg);
 }
 
-/* "22 Jul 2025" -> 20250722; 0 if it is not a date. */
+/* "22 Jul 2025" -> 20250722; 0: not a date. */
 static int date_of_version(const char *version)
 {
   static const char *const months = "JanFebMarAprMayJunJulAugSepOctNovDec";
@@ -114,7 +114,7 @@ static std::string check_sizes(void *lmp)
   return "";
 }
 
-/* The handles of MPI libraries differ, but this function has none in its arguments. */
+/* MPI_Get_library_version has no handles in its arguments, so it works with any MPI. */
 static std::string check_mpi()
 {
 #if defined(MPICH_VERSION) || defined(MPICH_NAME) || defined(OPEN_MPI)
@@ -123,7 +123,7 @@ static std::string check_mpi()
 #else
   const char *const compiled = "MPICH", *const also = "Intel";
 #endif
-  char text[8192] = "no MPI library";    // more than MPI_MAX_LIBRARY_VERSION_STRING of any of them
+  char text[8192] = "no MPI library";    // above MPI_MAX_LIBRARY_VERSION_STRING of all libraries
   int length = 0;
   if (MPI_Get_library_version) MPI_Get_library_version(text, &length);
   if (strstr(text, compiled) || strstr(text, also) || strstr(text, "MVAPICH") || strstr(text, "CRAY MPICH")) return "";
@@ -141,7 +141,6 @@ struct style_entry {
   lammpsplugin_factory2 *create2;
 };
 
-/* Every style of the plugin is one entry here. */
 static const style_entry STYLES[] = {
     {"pair", "mlff", "mlff " MLFF_VERSION ", pair style for machine-learned force fields", create_pair_mlff, nullptr},
 #if MLFF_HAVE_KOKKOS
@@ -154,8 +153,8 @@ static const style_entry STYLES[] = {
      create_fix_mlffprof},
 };
 
-/* LAMMPS registers a plugin once per process and ignores the `plugin load` of every other LAMMPS in it (those that a
- * Python script made before, and all but the first in 29Aug2024): these are told here. What is registered stays. */
+/* LAMMPS registers a plugin once per process and ignores `plugin load` in other LAMMPS instances of the process (in
+ * 29Aug2024 in all but the first). This registers the styles there. */
 static void add_to_this_lammps(LAMMPS *lammps, const style_entry &entry)
 {
   if (!strcmp(entry.style, "pair"))

@@ -1,5 +1,5 @@
-/* cells.h: points in cells of at least a reach, or larger ones where there would be many more cells than points: all
- * that is within reach of a point lies in 27 of them. */
+/* cells.h: cell list. The edge of a cell is at least `reach`, so all points within reach of a point lie in 27 cells.
+ * Cells are larger if there would be many more cells than points. */
 #ifndef MLFF_BASE_CELLS_H
 #define MLFF_BASE_CELLS_H
 
@@ -13,14 +13,14 @@ class MLFFCells {
  public:
   using Vector = std::array<double, 3>;
 
-  /* Around points; low > high where there are none. */
+  /* Bounding box; low > high if there are no points. */
   struct Bounds {
     Vector low, high;
   };
 
-  /* of [n][3]: points; numbers that are not finite lie in some cell. The cells keep a reference. */
-  MLFFCells(const std::vector<double> &of, double reach) :
-      points(of), bounds(bounds_of(of)), edge{}, n{}, members(of.size() / 3)
+  /* coordinates [n][3], kept by reference. Points that are not finite are in some cell. */
+  MLFFCells(const std::vector<double> &coordinates, double reach) :
+      points(coordinates), bounds(bounds_of(coordinates)), edge{}, n{}, members(coordinates.size() / 3)
   {
     const double most = std::cbrt(static_cast<double>(points.size())) + 1.0;
     size_t n_cells = 1;
@@ -37,24 +37,24 @@ class MLFFCells {
     for (size_t k = 0; k < points.size(); k += 3) members[next[index(&points[k])]++] = static_cast<int>(k / 3);
   }
 
-  static Bounds bounds_of(const std::vector<double> &of)
+  static Bounds bounds_of(const std::vector<double> &x)
   {
     constexpr double FAR = std::numeric_limits<double>::max();
     Bounds b = {{FAR, FAR, FAR}, {-FAR, -FAR, -FAR}};
-    for (size_t k = 0; k < of.size(); k++) {
-      if (!std::isfinite(of[k])) continue;
-      b.low[k % 3] = std::min(b.low[k % 3], of[k]);
-      b.high[k % 3] = std::max(b.high[k % 3], of[k]);
+    for (size_t k = 0; k < x.size(); k++) {
+      if (!std::isfinite(x[k])) continue;
+      b.low[k % 3] = std::min(b.low[k % 3], x[k]);
+      b.high[k % 3] = std::max(b.high[k % 3], x[k]);
     }
     return b;
   }
 
-  /* Calls use(j, r^2) for the points in the cells around x, itself and some beyond the reach included. */
+  /* Calls use(j, r^2) for all points in the 27 cells around x, including x itself and points beyond the reach. */
   template <class Use> void for_near(const double *x, Use use) const
   {
     std::array<int, 3> begin, end;
     for (int d = 0; d < 3; d++) {
-      const int here = along(d, x[d]);
+      const int here = cell_index(d, x[d]);
       begin[d] = std::max(0, here - 1);
       end[d] = std::min(n[d], here + 2);
     }
@@ -75,16 +75,16 @@ class MLFFCells {
   Bounds bounds;
   Vector edge;
   std::array<int, 3> n;
-  std::vector<int> first, members;    // points of cell c: members[first[c]] .. members[first[c + 1]]
+  std::vector<int> first, members;    // points of cell c: members[first[c]] to members[first[c + 1] - 1]
 
-  int along(int d, double x) const
+  int cell_index(int d, double x) const
   {
     const double c = (x - bounds.low[d]) / edge[d];
     return c > 0.0 ? static_cast<int>(std::min(c, n[d] - 1.0)) : 0;
   }
   size_t index(const double *x) const
   {
-    return (static_cast<size_t>(along(2, x[2])) * n[1] + along(1, x[1])) * n[0] + along(0, x[0]);
+    return (static_cast<size_t>(cell_index(2, x[2])) * n[1] + cell_index(1, x[1])) * n[0] + cell_index(0, x[0]);
   }
 };
 

@@ -1,5 +1,5 @@
-/* elements.cpp: see elements.h. Conventional atomic weights (IUPAC 2021); the mass number of the longest-lived isotope
- * for elements without one. */
+/* elements.cpp: see elements.h. Conventional atomic weights (IUPAC 2021), or the mass number of the longest-lived
+ * isotope. */
 #include "elements.h"
 
 #include <cmath>

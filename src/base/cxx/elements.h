@@ -6,9 +6,9 @@
 double mlff_element_mass(const char *symbol);
 /* Symbol of the element whose mass is nearest. */
 const char *mlff_element_of_mass(double mass);
-/* Whether a type of this mass may be called by this symbol: within 0.5 or 2 %, or an isotope of hydrogen. */
+/* Whether the mass fits the symbol: within 0.5 g/mol or 2 %, or an isotope of hydrogen. */
 bool mlff_mass_fits(const char *symbol, double mass);
-/* Name of the isotope if mass is that of deuterium or tritium, else nullptr. */
+/* "deuterium" or "tritium" if the mass fits, else nullptr. */
 const char *mlff_hydrogen_isotope(const char *symbol, double mass);
 
 #endif

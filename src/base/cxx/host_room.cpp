@@ -7,7 +7,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* Number in the line `NAME number` or `NAME: number` of a file; without a name, the file's first word. NaN if there is
+/* Number of the line `NAME number` or `NAME: number`; without a name, the first word of the file. NaN if there is
  * none. */
 static double read_number(const std::string &path, const std::string &name)
 {
@@ -24,7 +24,7 @@ static double read_number(const std::string &path, const std::string &name)
       continue;
     char *end = nullptr;
     const double number = strtod(value.c_str(), &end);
-    return value.empty() || *end ? NAN : number;    // "max" is no number and no limit
+    return value.empty() || *end ? NAN : number;    // "max" is not a limit
   }
   return NAN;
 }
@@ -36,14 +36,14 @@ static constexpr Names V1 = {"/sys/fs/cgroup/memory", "memory.limit_in_bytes", "
                              "total_inactive_file"};
 static constexpr Names V2 = {"/sys/fs/cgroup", "memory.max", "memory.current", "inactive_file"};
 
-/* A group and all those that it lies in; in a container the path of a group may start elsewhere, and is not found. */
+/* Checks a control group and its parents. In a container the path may differ; it is then skipped. */
 static void narrow_by_groups(const Names &names, std::string group, MLFFRoom &room)
 {
   while (true) {
     const std::string folder = names.root + group + "/";
     const double limit = read_number(folder + names.limit, ""), used = read_number(folder + names.used, "");
     const double cache = read_number(folder + "memory.stat", names.cache);
-    const double left = limit - used + (std::isnan(cache) ? 0.0 : cache);    // NaN without a limit
+    const double left = limit - used + (std::isnan(cache) ? 0.0 : cache);    // NaN: no limit
     if (left < room.bytes) room = {left, "the memory limit of this job or container (control group)"};
     if (group.empty()) return;
     group.erase(group.rfind('/'));

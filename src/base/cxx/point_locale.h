@@ -1,5 +1,5 @@
-/* point_locale.h: numbers with a decimal point. A program that LAMMPS is a library of may have set a locale with
- * decimal commas, which printf follows. While such an object lives, this thread has points. */
+/* point_locale.h: while such an object lives, printf of this thread writes decimal points. A program that uses LAMMPS
+ * as a library may have set a locale with decimal commas. */
 #ifndef MLFF_BASE_POINT_LOCALE_H
 #define MLFF_BASE_POINT_LOCALE_H
 

@@ -1,5 +1,5 @@
-/* whole_file.h: a text file that grows by whole pieces. A piece is written at once, or not at all; after the first one
- * that cannot be, nothing more is written. */
+/* whole_file.h: text file that grows by whole pieces. A piece is written completely or not at all. After the first
+ * failure nothing more is written. */
 #ifndef MLFF_BASE_WHOLE_FILE_H
 #define MLFF_BASE_WHOLE_FILE_H
 
@@ -12,7 +12,7 @@ class MLFFWholeFile {
   MLFFWholeFile &operator=(const MLFFWholeFile &) = delete;
   ~MLFFWholeFile() { close(); }
 
-  /* Begins an empty file in the place of the one before. Each of these returns "" or what went wrong. */
+  /* Replaces an existing file. All three return "" or the error. */
   std::string open(const std::string &path);
   std::string append(const std::string &text);
   std::string close();

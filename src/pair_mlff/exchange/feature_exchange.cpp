@@ -9,8 +9,8 @@
 
 using namespace LAMMPS_NS;
 
-static constexpr int TAG = 6253;             // LAMMPS' own messages have 0
-static constexpr int EAGER_LOOKS = 20000;    // at another core's number: well below a millisecond
+static constexpr int TAG = 6253;              // messages of LAMMPS have 0
+static constexpr int EAGER_CHECKS = 20000;    // of the counter of another rank: well below a millisecond
 
 std::string MLFFFeatureExchange::share_memory(bool wanted)
 {
@@ -65,11 +65,11 @@ void MLFFFeatureExchange::renumber(const std::vector<int> &row_of)
   for (int &row : outgoing) row = row_of[static_cast<size_t>(row)];
 }
 
-/* Another rank of this machine is hardly ever late. When it is, perhaps because ranks share a core, others go first. */
-template <class Condition> void MLFFFeatureExchange::wait_until(Condition is_so)
+/* Spins first, then yields the core, for ranks that share one. */
+template <class Condition> void MLFFFeatureExchange::wait_until(Condition is_met)
 {
-  for (int looks = 0; !is_so(); looks++) {
-    if (looks < EAGER_LOOKS) continue;
+  for (int checks = 0; !is_met(); checks++) {
+    if (checks < EAGER_CHECKS) continue;
     progress();
     sched_yield();
   }
@@ -152,7 +152,7 @@ void MLFFFeatureExchange::pass(const char *packed, char *arrivals, size_t bytes)
   MPI_Waitall(static_cast<int>(requests.size()), requests.data(), states.data());
 }
 
-/* Most MPI libraries move large messages only within their functions. */
+/* Most MPI libraries progress large messages only inside MPI calls. */
 void MLFFFeatureExchange::progress()
 {
   int done;
@@ -173,7 +173,7 @@ bool MLFFFeatureExchange::finish()
   return true;
 }
 
-/* With the rows that this rank reads in the memory of others. */
+/* Includes the rows that this rank maps from other ranks. */
 double MLFFFeatureExchange::memory_usage() const
 {
   double shared = memory ? memory->bytes() : 0.0;

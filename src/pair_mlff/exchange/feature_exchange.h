@@ -1,9 +1,8 @@
-/* feature_exchange.h: rows of nodes of other ranks, straight from the ranks that own them.
+/* feature_exchange.h: exchange of feature rows directly between owners and the ranks that need them.
  *
- * LAMMPS' own forward communication passes rows on in x, then y, then z, and copies all images of atoms, also of those
- * that a rank owns. That is right for positions, which differ between images. Features do not, and are long: here each
- * row travels once from its owner to each rank that needs it, into its place: through memory that the ranks of a
- * machine share (host_memory.h), or as a message.
+ * The forward communication of LAMMPS sends rows in x, then y, then z, and sends all images of an atom. Features are
+ * long and equal for all images. Here each row is sent once to each rank that needs it, through shared memory of the
+ * ranks of a machine (host_memory.h) or as an MPI message.
  */
 #ifndef LMP_MLFF_FEATURE_EXCHANGE_H
 #define LMP_MLFF_FEATURE_EXCHANGE_H
@@ -22,26 +21,26 @@ class MLFFFeatureExchange {
  public:
   explicit MLFFFeatureExchange(MPI_Comm communicator) : world(communicator), number(0), place(nullptr), row_bytes(0) {}
 
-  /* Whether ranks of one machine share memory. Says how rows travel then, and why no memory is shared where it is
-   * wanted. Before `build`. Collective. */
+  /* Uses shared memory within a machine if wanted and available. Returns the way for the log, and why shared memory is
+   * not available. Before `build`. Collective. */
   std::string share_memory(bool wanted);
 
-  /* Wanted row k is row index[k] of rank[k]. Sorted by rank, no rank is this one. Collective. */
+  /* Requested row k is row index[k] of rank[k]. Sorted by rank, without this rank. Collective. */
   void build(const std::vector<int> &rank, const std::vector<int> &index);
 
-  /* Rows of this rank that others want, peer after peer, so with repetitions. */
+  /* Rows of this rank that others request, by peer, with repetitions. */
   const std::vector<int> &sent() const { return outgoing; }
-  /* What was row r when exchange was built is row_of[r] from now on. */
+  /* Row r of `build` becomes row_of[r]. */
   void renumber(const std::vector<int> &row_of);
 
-  /* rows: [n_local + wanted][bytes]; fills those behind the first n_local until `finish` returns. progress may be
-   * called between the two. False when there is no memory for them. Collective. */
+  /* rows: [n_local + requested][bytes]; those after the first n_local are complete when `finish` returns. `progress`
+   * may be called in between. Returns false if memory cannot be allocated. Collective. */
   bool begin(char *rows, int n_local, size_t bytes);
   void progress();
   bool finish();
 
-  /* At once, from and to any memory that MPI takes: packed has the rows of `sent`, arrivals [wanted][bytes] gets those
-   * behind n_local. Collective, together with `begin` and `finish` of ranks that do it so. */
+  /* Blocking exchange of packed rows (those of `sent`) into arrivals [requested][bytes], in any memory that MPI
+   * supports. Collective with `begin` and `finish` of other ranks. */
   void pass(const char *packed, char *arrivals, size_t bytes);
 
   double memory_usage() const;
@@ -49,17 +48,17 @@ class MLFFFeatureExchange {
  private:
   struct Peer {
     int rank;
-    size_t first;    // of its rows in what is sent or wanted
+    size_t first;    // of its rows among sent or requested rows
     int count;
-    bool near;    // shares memory with this one
+    bool near;    // shares memory with this rank
   };
 
   MPI_Comm world;
-  std::unique_ptr<MLFFHostMemory> memory;    // or no memory is shared
-  std::vector<mlff_store_choice> choices;    // [ranks of world]; counts for those that share memory
-  uint64_t number;                           // of the exchange, the same on all ranks
-  std::vector<Peer> senders, receivers;      // ranks that send to this one, and that this one sends to
-  std::vector<int> outgoing;                 // rows of this rank that are sent, peer after peer
+  std::unique_ptr<MLFFHostMemory> memory;    // nullptr: not shared
+  std::vector<mlff_store_choice> choices;    // [ranks of world], for ranks that share memory
+  uint64_t number;                           // of the current exchange, the same on all ranks
+  std::vector<Peer> senders, receivers;      // ranks that send to this rank, and that receive from it
+  std::vector<int> outgoing;                 // rows of this rank that are sent, by peer
   std::vector<char> send_buffer;
   std::vector<MPI_Request> requests;    // of one exchange
   std::vector<MPI_Status> states;
@@ -67,7 +66,7 @@ class MLFFFeatureExchange {
   size_t row_bytes;
 
   bool is_near(int rank) const { return memory && memory->is_near(rank); }
-  template <class Condition> void wait_until(Condition is_so);
+  template <class Condition> void wait_until(Condition is_met);
   void pack(const char *rows, char *send);
   void pack_rows(const Peer &peer, const char *rows, char *to, bool past_caches);
   void start(const char *send, char *arrival, bool to_near);

@@ -1,4 +1,4 @@
-/* gpu_map.h: which rank computes on which GPU, as text. Sees neither LAMMPS nor MPI. */
+/* gpu_map.h: table of ranks and GPUs. Independent of LAMMPS and MPI. */
 #ifndef LMP_MLFF_GPU_MAP_H
 #define LMP_MLFF_GPU_MAP_H
 
@@ -7,17 +7,17 @@
 
 namespace LAMMPS_NS {
 
-/* Of one rank; the same bytes on all of them. */
+/* Device of one rank, sent as bytes. */
 struct MLFFRankDevice {
-  int rank, local_rank;    // of all, and within the machine
-  int number;              // of the GPU, as in cuda:N; -1 on the CPU
-  char id[24];             // PCI address, which tells GPUs of a machine apart whatever their number
+  int rank, local_rank;    // in all ranks, and within the machine
+  int number;              // N of cuda:N; -1: CPU
+  char id[24];             // PCI address
   char host[64];
 };
 
-/* A line for each rank, for the first ones of many. */
+/* One line per rank, for the first 64. */
 std::string mlff_gpu_table(const std::vector<MLFFRankDevice> &ranks);
-/* What to say when a GPU has more than one rank; empty when none has. */
+/* Warning if a GPU has more than one rank, else empty. */
 std::string mlff_shared_gpus(const std::vector<MLFFRankDevice> &ranks);
 
 }    // namespace LAMMPS_NS

@@ -9,16 +9,16 @@ using namespace LAMMPS_NS;
 
 static constexpr int MPICH_CUDA = 0;    // MPIX_GPU_SUPPORT_CUDA of its mpi.h
 
-/* What the MPI library says; empty when it has no such function. */
+/* Name of the function that was asked; empty if the library has none. */
 static std::string ask(MLFFLookup find, bool &takes_gpu)
 {
   takes_gpu = false;
-  // Open MPI and its kin (mpi-ext.h)
+  // Open MPI and relatives (mpi-ext.h)
   if (void *query = find("MPIX_Query_cuda_support")) {
     takes_gpu = reinterpret_cast<int (*)()>(query)() == 1;
     return "MPIX_Query_cuda_support";
   }
-  // MPICH and its kin
+  // MPICH and relatives
   if (void *query = find("MPIX_GPU_query_support")) {
     int answer = 0;
     const int failed = reinterpret_cast<int (*)(int, int *)>(query)(MPICH_CUDA, &answer);

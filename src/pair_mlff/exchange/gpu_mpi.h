@@ -1,4 +1,4 @@
-/* gpu_mpi.h: whether messages may lie in the memory of a GPU. */
+/* gpu_mpi.h: whether MPI supports GPU memory. */
 #ifndef LMP_MLFF_GPU_MPI_H
 #define LMP_MLFF_GPU_MPI_H
 
@@ -14,8 +14,8 @@ struct MLFFGpuMPI {
   std::string text;     // what the log says
 };
 
-/* Open MPI and MPICH have functions that tell; they are looked up while running, so that a plugin compiled with another
- * release finds them as well. wanted: "auto" (what they tell), "yes" (it is taken for granted), "no". */
+/* Asks functions of Open MPI and MPICH, looked up at run time, because the plugin may be compiled with another release.
+ * wanted: "auto" (ask), "yes", "no". */
 MLFFGpuMPI mlff_gpu_mpi(const std::string &wanted, MLFFLookup find);
 MLFFGpuMPI mlff_gpu_mpi(const std::string &wanted);
 

@@ -25,14 +25,14 @@ using namespace LAMMPS_NS;
 
 static constexpr size_t LINE = 64, PAGE = 4096;
 
-/* At the beginning of a region. Only its owner writes it. */
+/* Start of a region, written by its owner. */
 struct MLFFHostMemory::Header {
-  uint64_t token;    // of this region and no other
+  uint64_t token;    // unique for this region
   uint64_t bytes;    // its length
   std::atomic<uint64_t> given;
 };
 
-/* Behind the header, one for each rank of the machine. */
+/* After the header, one for each rank of the machine. */
 struct alignas(LINE) MLFFHostMemory::Reader {
   uint64_t first;                 // written by the owner
   std::atomic<uint64_t> taken;    // by the reader
@@ -45,9 +45,9 @@ MLFFHostMemory::Header *MLFFHostMemory::header(int rank) const
   return reinterpret_cast<Header *>(regions[static_cast<size_t>(rank)].begin);
 }
 
-MLFFHostMemory::Reader *MLFFHostMemory::reader(int owner, size_t of) const
+MLFFHostMemory::Reader *MLFFHostMemory::reader(int owner, size_t k) const
 {
-  return reinterpret_cast<Reader *>(regions[static_cast<size_t>(owner)].begin + LINE) + of;
+  return reinterpret_cast<Reader *>(regions[static_cast<size_t>(owner)].begin + LINE) + k;
 }
 
 #ifdef __linux__
@@ -62,22 +62,22 @@ static std::string failed(const char *what)
   return std::string(what) + ": " + strerror(errno);
 }
 
-/* A region of this rank with header and readers, and no data yet. Empty, or why not. */
+/* Creates the region of this rank, without data. Returns an error or "". */
 std::string MLFFHostMemory::create(size_t n_near, uint64_t token)
 {
-  static_assert(sizeof(Header) <= LINE, "readers come behind it");
+  static_assert(sizeof(Header) <= LINE, "readers follow the header");
   rlimit limit = {};
   if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
-    return "the size of files is limited (ulimit -f)";    // a larger region would end the process
+    return "the size of files is limited (ulimit -f)";    // a larger region would end the process by SIGXFSZ
   file = static_cast<int>(syscall(SYS_memfd_create, "mlff", 1u /* MFD_CLOEXEC */));
   if (file < 0) return failed("memfd_create");
-  data_at = rounded_up(LINE + n_near * sizeof(Reader));
-  if (ftruncate(file, static_cast<off_t>(data_at)) != 0) return failed("ftruncate");
-  void *begin = mmap(nullptr, data_at, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  data_offset = rounded_up(LINE + n_near * sizeof(Reader));
+  if (ftruncate(file, static_cast<off_t>(data_offset)) != 0) return failed("ftruncate");
+  void *begin = mmap(nullptr, data_offset, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   if (begin == MAP_FAILED) return failed("mmap");
-  regions[static_cast<size_t>(me)] = {static_cast<char *>(begin), data_at};
+  regions[static_cast<size_t>(me)] = {static_cast<char *>(begin), data_offset};
   Header *mine = new (begin) Header;
-  mine->bytes = data_at;
+  mine->bytes = data_offset;
   mine->given.store(0);
   mine->token = token;
   for (size_t k = 0; k < n_near; k++) {
@@ -88,7 +88,7 @@ std::string MLFFHostMemory::create(size_t n_near, uint64_t token)
   return "";
 }
 
-/* That of another rank. Processes in another namespace have other numbers: the token tells. */
+/* Opens the region of another rank. The token detects process numbers of another namespace. */
 std::string MLFFHostMemory::open_region(int rank, int process, int their_file, uint64_t token)
 {
   char path[64];
@@ -97,11 +97,11 @@ std::string MLFFHostMemory::open_region(int rank, int process, int their_file, u
   if (theirs < 0) return failed(path);
   const off_t length = lseek(theirs, 0, SEEK_END);
   void *begin = MAP_FAILED;
-  if (length >= static_cast<off_t>(data_at))
-    begin = mmap(nullptr, data_at, PROT_READ | PROT_WRITE, MAP_SHARED, theirs, 0);
+  if (length >= static_cast<off_t>(data_offset))
+    begin = mmap(nullptr, data_offset, PROT_READ | PROT_WRITE, MAP_SHARED, theirs, 0);
   close(theirs);
   if (begin == MAP_FAILED) return std::string(path) + " cannot be mapped";
-  regions[static_cast<size_t>(rank)] = {static_cast<char *>(begin), data_at};
+  regions[static_cast<size_t>(rank)] = {static_cast<char *>(begin), data_offset};
   return header(rank)->token == token ? "" : std::string(path) + " belongs to another process";
 }
 
@@ -126,15 +126,15 @@ bool MLFFHostMemory::grow(Region *region, size_t bytes)
 char *MLFFHostMemory::write(size_t bytes)
 {
   Region &mine = regions[static_cast<size_t>(me)];
-  if (data_at + bytes > mine.bytes) {
-    const size_t wanted = rounded_up(data_at + bytes);
+  if (data_offset + bytes > mine.bytes) {
+    const size_t wanted = rounded_up(data_offset + bytes);
     if (ftruncate(file, static_cast<off_t>(wanted)) != 0 || !grow(&mine, wanted)) return nullptr;
     header(me)->bytes = wanted;
   }
-  return mine.begin + data_at;
+  return mine.begin + data_offset;
 }
 
-/* Another number for every region. */
+/* Different for every region. */
 static uint64_t new_token(int rank)
 {
   timespec now = {};
@@ -185,7 +185,7 @@ static int this_process()
 
 #endif
 
-MLFFHostMemory::MLFFHostMemory(MPI_Comm world) : me(0), here(0), file(-1), data_at(0), given(0)
+MLFFHostMemory::MLFFHostMemory(MPI_Comm world) : me(0), here(0), file(-1), data_offset(0), given(0)
 {
   struct Card {
     uint64_t token;
@@ -267,7 +267,7 @@ const char *MLFFHostMemory::take(int rank, size_t bytes)
 {
   Region &theirs = regions[static_cast<size_t>(rank)];
   if (header(rank)->bytes > theirs.bytes && !grow(&theirs, header(rank)->bytes)) return nullptr;
-  return theirs.begin + data_at + reader(rank, here)->first * bytes;
+  return theirs.begin + data_offset + reader(rank, here)->first * bytes;
 }
 
 void MLFFHostMemory::done(int rank, uint64_t number)

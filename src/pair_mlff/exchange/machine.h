@@ -9,8 +9,7 @@
 
 namespace LAMMPS_NS {
 
-/* Made collectively on `world`. MPI_Comm_split_type would do, but the MPI that serial builds of LAMMPS bring has it
- * not. */
+/* Collective on `world`. Without MPI_Comm_split_type, which the MPI stubs of serial LAMMPS do not have. */
 class MLFFMachine {
  public:
   explicit MLFFMachine(MPI_Comm world)

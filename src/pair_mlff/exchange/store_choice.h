@@ -1,9 +1,8 @@
-/* store_choice.h: whether rows for a reader on another core are written by ordinary or by non-temporal stores.
+/* store_choice.h: selects ordinary or non-temporal stores for rows that another core reads.
  *
- * The reader has the lines of the exchange before in its cache. Where two cores share a cache, a store takes such a
- * line back in 3 ns; where they do not, in 34 (two Zen 4 cores, 240 kB). Non-temporal it is 2.5 ns everywhere, but then
- * the reader waits for memory, 2.5 ns more for each line. Which it is changes when ranks are moved, and virtual
- * machines tell nothing of it, so stores are timed. C and C++.
+ * The cache of the reader holds the lines of the previous exchange. An ordinary store takes 3 ns per line if both cores
+ * share a cache, otherwise 34 ns; a non-temporal store takes 2.5 ns, and its reader 2.5 ns more (two Zen 4 cores,
+ * 240 kB). The topology can change during a run and is hidden in virtual machines, so stores are timed. C and C++.
  */
 #ifndef MLFF_STORE_CHOICE_H
 #define MLFF_STORE_CHOICE_H
@@ -12,10 +11,10 @@
 
 enum { MLFF_STORE_LEAST = 8, MLFF_STORE_MOST = 512 };
 
-/* For one reader; begins as zero. */
+/* For one reader; zero-initialized. */
 typedef struct mlff_store_choice {
-  int left;     /* exchanges with non-temporal stores until the usual way is tried again */
-  int patience; /* how many they were last time; doubles while the usual way stays slow */
+  int left;     /* exchanges with non-temporal stores until ordinary stores are tried again */
+  int patience; /* previous number of them; doubles while ordinary stores stay slow */
 } mlff_store_choice;
 
 static inline int mlff_store_past_caches(const mlff_store_choice *choice)
@@ -23,7 +22,7 @@ static inline int mlff_store_past_caches(const mlff_store_choice *choice)
   return choice->left > 0;
 }
 
-/* So long an exchange of so many bytes took, the way that was chosen. */
+/* Reports the time of an exchange with the selected stores. */
 static inline void mlff_store_took(mlff_store_choice *choice, double seconds, size_t bytes)
 {
   const double line = 64.0, slow = 8e-9;

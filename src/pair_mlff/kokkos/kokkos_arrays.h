@@ -1,9 +1,7 @@
-/* kokkos_arrays.h: MLFFArrays (arrays.h) over the arrays of LAMMPS' package KOKKOS, in the memory of DeviceType: that
- * of the host or of a GPU.
+/* kokkos_arrays.h: MLFFArrays (arrays.h) for the package KOKKOS, in the memory of DeviceType (host or GPU).
  *
- * One source for both: what goes over atoms or pairs runs where Kokkos runs, and pointers to the results are what the
- * engine gets. Where that is a GPU, mlff_graph.on_device says so. Positions are Kokkos' own array where it has doubles
- * in rows, else a copy of each step.
+ * Loops over atoms and pairs run in Kokkos, and the engine gets pointers to the results; mlff_graph.on_device is set on
+ * a GPU. Positions are the array of Kokkos if it stores doubles in rows, otherwise a copy of each step.
  */
 #ifndef LMP_MLFF_KOKKOS_ARRAYS_H
 #define LMP_MLFF_KOKKOS_ARRAYS_H
@@ -21,10 +19,10 @@
 namespace LAMMPS_NS {
 
 /* ----------------------------------------------------------------------
-   loops over atoms and pairs; free functions, as nvcc wants them
+   loops over atoms and pairs; free functions, which nvcc requires
 ------------------------------------------------------------------------- */
 
-/* What is known of an atom i of LAMMPS and row r of the engine. owned and row_of: empty when they are the same. */
+/* Data of atom i of LAMMPS and row r of the engine. owned, row_of: empty if i = r. */
 template <class DeviceType> struct MLFFKokkosRows {
   using Ints = Kokkos::View<int *, typename DeviceType::memory_space>;
   typename ArrayTypes<DeviceType>::t_neighbors_2d neighbors;
@@ -42,11 +40,11 @@ template <class DeviceType> struct MLFFKokkosRows {
     if (element_of_type(type(j)) < 0) return false;
     const double dx = static_cast<double>(x(j, 0)) - x(i, 0), dy = static_cast<double>(x(j, 1)) - x(i, 1);
     const double dz = static_cast<double>(x(j, 2)) - x(i, 2);
-    // written so that a NaN stays in and is reported by the engine
+    // keeps NaN, which the engine reports
     return !(dx * dx + dy * dy + dz * dz > reach2);
   }
 
-  /* Candidates of row r, written from `to` on unless that is null; their number. */
+  /* Number of candidates of row r, which are written to `to` unless it is null. */
   KOKKOS_INLINE_FUNCTION int64_t find(const int r, int *to) const
   {
     const int i = reorders ? owned(r) : r;
@@ -62,7 +60,7 @@ template <class DeviceType> struct MLFFKokkosRows {
   }
 };
 
-/* species[r] = element of its type; how many are new. */
+/* species[r] = element of its type; returns the number of changes. */
 template <class DeviceType, class Ints>
 int mlff_kokkos_species(const MLFFKokkosRows<DeviceType> &rows, const Ints &species, int n_all)
 {
@@ -93,8 +91,8 @@ void mlff_kokkos_listed(const MLFFKokkosRows<DeviceType> &rows, const Atoms &ato
       });
 }
 
-/* marks[i] = 1 for owned atoms that have candidates of other ranks, and marks[j] = 1 for those; before, all are 0.
- * Several threads may write the same. */
+/* marks[i] = 1 for owned atoms with candidates j of other ranks, and marks[j] = 1; initially 0. Threads may write the
+ * same element. */
 template <class DeviceType, class Ints, class Marks>
 void mlff_kokkos_mark(const MLFFKokkosRows<DeviceType> &rows, const Ints &owners, int me, const Marks &marks)
 {
@@ -110,7 +108,7 @@ void mlff_kokkos_mark(const MLFFKokkosRows<DeviceType> &rows, const Ints &owners
       });
 }
 
-/* row[0 .. n_local]; returns the number of pairs. */
+/* row[0] to row[n_local]; returns the number of pairs. */
 template <class DeviceType> int64_t mlff_kokkos_count(const MLFFKokkosRows<DeviceType> &rows)
 {
   int64_t n_pairs = 0;
@@ -147,7 +145,7 @@ void mlff_kokkos_copy(const Positions &x, const Kokkos::View<double *, typename 
       });
 }
 
-/* f[i] += scale forces[row of i];  f[ghosts[k]] += scale forces[n_local + k]. No ghost is there twice. */
+/* f[i] += scale forces[row of i];  f[ghosts[k]] += scale forces[n_local + k]. Ghosts are unique. */
 template <class DeviceType, class Forces, class Ints>
 void mlff_kokkos_add(const Forces &f, const double *forces, double scale, const Ints &row_of, int n_rows, int n_local,
                      const Ints &ghosts, int n_ghosts)
@@ -187,12 +185,12 @@ template <class DeviceType> class MLFFKokkosArrays : public MLFFArrays {
   using Unmanaged = Kokkos::MemoryTraits<Kokkos::Unmanaged>;
 
   AtomKokkos *atom;
-  std::vector<int> mapping;    // what element_of_type has
-  bool reorders = false;       // owned and row_of have an order
-  int n_ghosts = 0;            // that get forces
+  std::vector<int> mapping;    // content of element_of_type
+  bool reorders = false;       // owned and row_of are set
+  int n_ghosts = 0;            // that receive forces
   Array<int> element_of_type, owned, row_of, node, species, nbr, listed, ghosts, owners, marks;
   Array<int64_t> row;
-  Array<double> positions, forces_here;    // copies, where they are needed
+  Array<double> positions, forces_here;    // copies if needed
   std::vector<int32_t> host_species, host_node, host_nbr;
   std::vector<int64_t> host_row;
   std::vector<double> host_positions;
@@ -201,12 +199,12 @@ template <class DeviceType> class MLFFKokkosArrays : public MLFFArrays {
   MLFFKokkosRows<DeviceType> rows_of(NeighList *list, const Atoms &atoms, double reach);
   const double *find_positions(int n_local, int n_all);
 
-  /* At least n elements; contents are lost when it grows. */
+  /* Room for n elements; contents are lost if the array grows. */
   template <class T> static void reserve(Array<T> &array, size_t n)
   {
     if (array.extent(0) >= n && array.data()) return;
     const size_t wanted = array.extent(0) ? n + n / 4 : n;
-    array = Array<T>();    // first, so that both are not there at once
+    array = Array<T>();    // free first
     array = Array<T>(Kokkos::view_alloc(Kokkos::WithoutInitializing, "mlff"), wanted);
   }
 
@@ -236,7 +234,7 @@ template <class DeviceType> void MLFFKokkosArrays<DeviceType>::set_elements(cons
   upload(element_of_type, mapping.data(), mapping.size());
 }
 
-/* list: nullptr where it is not looked at. */
+/* list: nullptr if not used. */
 template <class DeviceType>
 MLFFKokkosRows<DeviceType> MLFFKokkosArrays<DeviceType>::rows_of(NeighList *list, const Atoms &atoms, double reach)
 {
@@ -296,11 +294,11 @@ template <class DeviceType> bool MLFFKokkosArrays<DeviceType>::update_species(co
 {
   const void *before = species.data();
   reserve(species, static_cast<size_t>(atoms.n_all) + 1);
-  if (species.data() != before) Kokkos::deep_copy(species, -2);    // no element, so that all of them change
+  if (species.data() != before) Kokkos::deep_copy(species, -2);    // not an element, so that all entries change
   return mlff_kokkos_species(rows_of(nullptr, atoms, 0.0), species, atoms.n_all) > 0;
 }
 
-/* Positions as the engine wants them: Kokkos' own where it has them so. */
+/* Positions in rows of doubles: the array of Kokkos if possible, otherwise a copy. */
 template <class DeviceType> const double *MLFFKokkosArrays<DeviceType>::find_positions(int n_local, int n_all)
 {
   const auto x = atom->k_x.template view<DeviceType>();
@@ -376,7 +374,7 @@ template <class DeviceType> mlff_graph MLFFKokkosArrays<DeviceType>::graph_on_ho
 
 template <class DeviceType> double MLFFKokkosArrays<DeviceType>::memory_usage() const
 {
-  if (ON_GPU) return 0.0;    // the host's is asked for
+  if (ON_GPU) return 0.0;    // host memory only
   return 4.0 * static_cast<double>(element_of_type.extent(0) + node.extent(0) + species.extent(0) + nbr.extent(0) +
                                    listed.extent(0) + ghosts.extent(0) + owned.extent(0) + row_of.extent(0) +
                                    owners.extent(0) + marks.extent(0)) +

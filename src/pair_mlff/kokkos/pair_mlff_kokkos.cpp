@@ -1,4 +1,4 @@
-/* pair_mlff_kokkos.cpp: see pair_mlff_kokkos.h. With kokkos_arrays.h all that sees Kokkos. */
+/* pair_mlff_kokkos.cpp: see pair_mlff_kokkos.h. Only this file and kokkos_arrays.h include Kokkos. */
 #include "pair_mlff_kokkos.h"
 
 #include "../errors.h"
@@ -15,7 +15,7 @@
 
 using namespace LAMMPS_NS;
 
-/* Whether Kokkos has a GPU, and whether the engine knows its memory. */
+/* Whether Kokkos has a GPU, and whether it is one of CUDA, which the engine supports. */
 static constexpr bool HAS_GPU = !std::is_same<LMPDeviceType, LMPHostType>::value;
 #ifdef KOKKOS_ENABLE_CUDA
 static constexpr bool HAS_CUDA = true;
@@ -23,7 +23,7 @@ static constexpr bool HAS_CUDA = true;
 static constexpr bool HAS_CUDA = false;
 #endif
 
-// What the loops over atoms read and write; what else the inherited code looks at it asks for (MLFFArrays::sync_atom).
+// Arrays of the loops over atoms. The inherited code requests others by MLFFArrays::sync_atom.
 static constexpr uint64_t READ = X_MASK | F_MASK | TYPE_MASK | ENERGY_MASK | VIRIAL_MASK;
 static constexpr uint64_t MODIFY = F_MASK | ENERGY_MASK | VIRIAL_MASK;
 
@@ -32,7 +32,7 @@ static constexpr uint64_t MODIFY = F_MASK | ENERGY_MASK | VIRIAL_MASK;
 PairMLFFKokkos::PairMLFFKokkos(LAMMPS *lammps, bool on_device) : PairMLFF(lammps), wants_device(on_device)
 {
   kokkosable = 1;
-  atomKK = dynamic_cast<AtomKokkos *>(atom);    // as all of LAMMPS' styles do
+  atomKK = dynamic_cast<AtomKokkos *>(atom);    // as in all Kokkos styles
   execution_space = HostKK;
   datamask_read = READ;
   datamask_modify = MODIFY;
@@ -43,7 +43,7 @@ PairMLFFKokkos::~PairMLFFKokkos()
   set_arrays(nullptr);
 }
 
-/* The network is computed on the GPU that has the atoms. */
+/* The GPU of Kokkos. */
 int PairMLFFKokkos::gpu_of_atoms() const
 {
 #ifdef KOKKOS_ENABLE_CUDA
@@ -52,7 +52,7 @@ int PairMLFFKokkos::gpu_of_atoms() const
   return -1;
 }
 
-/* On Kokkos' GPU when the network is computed on one, else on the host, where LAMMPS brings the atoms in every step. */
+/* Arrays on the GPU of Kokkos if the model is there, otherwise on the host, with copies in every step. */
 void PairMLFFKokkos::choose_place()
 {
   const int mine = gpu_of_model(), kokkos_gpu = gpu_of_atoms();
@@ -87,7 +87,7 @@ void PairMLFFKokkos::init_style()
   request->set_kokkos_device(is_device);
 }
 
-/* Lists that Kokkos has not made are read as those of the plain style. */
+/* Lists that are not from Kokkos are read as in the plain style. */
 void PairMLFFKokkos::sync_atoms()
 {
   set_arrays(list->kokkos ? arrays.get() : nullptr);

@@ -1,7 +1,7 @@
-/* pair_mlff_kokkos.h: pair_style mlff/kk, the same as mlff where atoms and neighbor lists belong to Kokkos.
+/* pair_mlff_kokkos.h: pair_style mlff/kk, for atoms and neighbor lists of Kokkos.
  *
- * Everything that is computed is inherited. What differs is who brings the arrays up to date and which they are: those
- * of Kokkos on the host, or on its GPU when the network is computed there, too (kokkos_arrays.h).
+ * All computations are inherited. This class synchronizes the arrays and selects those of Kokkos on the host, or on its
+ * GPU if the model is there as well (kokkos_arrays.h).
  */
 #ifdef PAIR_CLASS
 // clang-format off
@@ -22,7 +22,7 @@ namespace LAMMPS_NS {
 
 class PairMLFFKokkos : public PairMLFF {
  public:
-  /* on_device: asked for as mlff/kk or mlff/kk/device. */
+  /* on_device: style mlff/kk or mlff/kk/device. */
   PairMLFFKokkos(class LAMMPS *, bool on_device);
   ~PairMLFFKokkos() override;
 
