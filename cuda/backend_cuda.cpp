@@ -372,7 +372,6 @@ extern "C" mlff_status mlff_cuda_open(int device, const char *precision, mlff_ba
   cuda->base.close = close_cuda;
   cuda->device = device;
   cuda->has_dependent_launch = has_dependent_launch();
-  cuda->has_warpgroups = strcmp(kernels, "sm_90") == 0 && strstr(MLFF_CUDA_CODE, "90a");
   fill_ops(&cuda->ops, precision);
   cudaError_t failed = cudaDeviceGetAttribute(&cuda->n_multiprocessors, cudaDevAttrMultiProcessorCount, device);
   if (failed == cudaSuccess) failed = cudaStreamCreateWithFlags(&cuda->stream, cudaStreamNonBlocking);

@@ -75,7 +75,6 @@ typedef struct mlff_cuda_backend {
   mlff_cuda_queue queue;
   int n_multiprocessors;
   int has_dependent_launch; /* programmatic dependent launch: launch.h */
-  int has_warpgroups;       /* tensor cores that take their numbers from shared memory (sm_90a), and code for them */
   int most_shared_mixed;    /* bytes that a block of linear.cu's mixed kernels can have, once it was asked for */
   cudaEvent_t *stamps;      /* [stamps_room] of a step, made when they are first needed */
   int n_stamps, stamps_room;

@@ -1,9 +1,9 @@
 /* linear.cu: y = act(x W^T + b) on the GPU, one GEMM or a batch of them. Twin: cpu/linear.c.
  *
  * Weights are packed as [padded_rows(n_in)][n_out], so that neighbouring threads read neighbouring columns. With
- * `precision mixed` products go through tensor cores (linear_mixed.h, linear_groups.h).
+ * `precision mixed` products go through tensor cores (linear_mixed.h).
  */
-#include "linear_groups.h"
+#include "linear_mixed.h"
 
 #include <cstdlib>
 
@@ -202,14 +202,13 @@ __global__ void __launch_bounds__(LINEAR_THREADS, 1) linear_kernel(linear_group<
 typedef struct linear_kernels {
   const char *name;
   int rows, cols, n_threads, shared; /* of a tile of y; of a block: threads, and bytes of dynamic shared memory */
-  int64_t per_sm;                    /* blocks of a multiprocessor, which take all tiles in turn; 0: a block for each */
   void (*one[4])(linear_group<1>);
   void (*many[4])(linear_group<MANY>);
 } linear_kernels;
 
-#define LINEAR_KERNELS(kernel, rows, cols, n_threads, shared, per_sm, ...)                                             \
+#define LINEAR_KERNELS(kernel, rows, cols, n_threads, shared, ...)                                                     \
   {                                                                                                                    \
-#kernel, rows, cols, n_threads, shared, per_sm,                                                                    \
+#kernel, rows, cols, n_threads, shared,                                                                            \
         {kernel < MLFF_ACT_NONE, ##__VA_ARGS__, 1>, kernel < MLFF_ACT_SILU, ##__VA_ARGS__, 1>, kernel < MLFF_ACT_CELU, \
          ##__VA_ARGS__, 1>, kernel < MLFF_ACT_SSP, ##__VA_ARGS__, 1> },                                                \
     {                                                                                                                  \
@@ -217,21 +216,16 @@ typedef struct linear_kernels {
           kernel<MLFF_ACT_CELU, ##__VA_ARGS__, MANY>, kernel<MLFF_ACT_SSP, ##__VA_ARGS__, MANY>                        \
     }                                                                                                                  \
   }
-static const linear_kernels plain = LINEAR_KERNELS(linear_kernel, SIDE *OWN, SIDE *OWN, LINEAR_THREADS, 0, 0, OWN);
-static const linear_kernels narrow = LINEAR_KERNELS(linear_kernel, SIDE *FEW, SIDE *FEW, LINEAR_THREADS, 0, 0, FEW);
+static const linear_kernels plain = LINEAR_KERNELS(linear_kernel, SIDE *OWN, SIDE *OWN, LINEAR_THREADS, 0, OWN);
+static const linear_kernels narrow = LINEAR_KERNELS(linear_kernel, SIDE *FEW, SIDE *FEW, LINEAR_THREADS, 0, FEW);
 #if !MLFF_REAL_IS_DOUBLE
 #define MIXED_KERNELS(rows, cols)                                                     \
   LINEAR_KERNELS(linear_mixed_kernel, rows, cols, (mixed_sizes<rows, cols>::THREADS), \
-                 (mixed_sizes<rows, cols>::BYTES), 0, rows, cols)
-#define GROUPS_KERNELS(rows, cols)                                                     \
-  LINEAR_KERNELS(linear_groups_kernel, rows, cols, (group_sizes<rows, cols>::THREADS), \
-                 (group_sizes<rows, cols>::BYTES), (group_sizes<rows, cols>::BLOCKS), rows, cols)
+                 (mixed_sizes<rows, cols>::BYTES), rows, cols)
 /* The largest tiles first. */
 static const linear_kernels mixed[] = {MIXED_KERNELS(MIXED_ROWS, WIDE), MIXED_KERNELS(MIXED_ROWS, NARROW),
                                        MIXED_KERNELS(MIXED_HALF, NARROW), MIXED_KERNELS(MIXED_FEW, NARROW)};
-static const linear_kernels groups[] = {GROUPS_KERNELS(MIXED_ROWS, WIDE), GROUPS_KERNELS(MIXED_ROWS, NARROW),
-                                        GROUPS_KERNELS(MIXED_HALF, NARROW)};
-enum { N_MIXED = sizeof mixed / sizeof *mixed, N_OF_GROUPS = sizeof groups / sizeof *groups };
+enum { N_MIXED = sizeof mixed / sizeof *mixed };
 #endif
 
 enum { MOST_TILES = 65535 }; /* in y of a grid: more rows take more launches */
@@ -255,13 +249,6 @@ static const linear_kernels &fitting(mlff_backend *backend, int n, const mlff_li
 }
 
 #if !MLFF_REAL_IS_DOUBLE
-/* Of this GPU; *n of them. */
-static const linear_kernels *mixed_kernels(const mlff_cuda_backend *cuda, int *n)
-{
-  *n = cuda->has_warpgroups ? N_OF_GROUPS : N_MIXED;
-  return cuda->has_warpgroups ? groups : mixed;
-}
-
 /* Whether weights, which are padded to narrow tiles, are whole tiles of these, and a block can have their memory. */
 static bool can_have(const mlff_cuda_backend *cuda, const linear_kernels &kernels, int n,
                      const mlff_linear *const *linears)
@@ -272,25 +259,23 @@ static bool can_have(const mlff_cuda_backend *cuda, const linear_kernels &kernel
 }
 
 /* Those with which the multiprocessor that has most tiles has least to do: sums, and for each row and column of a tile
- * what comes from the L2 cache, which takes about as long as `input` sums: more of warpgroups, whose sums take less. */
+ * what comes from the L2 cache, which takes about as long as L2_COST sums. */
 static const linear_kernels &fitting_mixed(mlff_backend *backend, int n, const mlff_linear *const *linears,
                                            const mlff_linear_args *args)
 {
+  enum { L2_COST = 16 };
   const mlff_cuda_backend *cuda = mlff_cuda_of(backend);
-  const int input = cuda->has_warpgroups ? 48 : 16;
-  int n_all = 0;
-  const linear_kernels *all = mixed_kernels(cuda, &n_all);
   int64_t least = INT64_MAX;
-  int best = n_all - 1;
-  for (int which = 0; which < n_all; which++) {
-    const linear_kernels &of = all[which];
+  int best = N_MIXED - 1;
+  for (int which = 0; which < N_MIXED; which++) {
+    const linear_kernels &of = mixed[which];
     const int64_t most = (n_tiles(of, n, linears, args) + cuda->n_multiprocessors - 1) / cuda->n_multiprocessors;
-    const int64_t work = most * (of.rows * of.cols + input * (of.rows + of.cols));
+    const int64_t work = most * (of.rows * of.cols + L2_COST * (of.rows + of.cols));
     if (work >= least || !can_have(cuda, of, n, linears)) continue;
     least = work;
     best = which;
   }
-  return all[best];
+  return mixed[best];
 }
 #endif
 
@@ -339,14 +324,6 @@ static edge_rows edges_of(const mlff_orb_gather_args *gather, int64_t row)
           (uint32_t) gather->graph->stride};
 }
 
-/* tiles: of the largest product in x and y, products in z. n: of all. */
-static dim3 grid_of(mlff_backend *backend, const linear_kernels &kernels, dim3 tiles, unsigned n)
-{
-  const unsigned most = (unsigned) (kernels.per_sm * mlff_cuda_of(backend)->n_multiprocessors);
-  if (!kernels.per_sm) return tiles;
-  return dim3(n < most ? n : most);
-}
-
 /* gather: of orb_linear, or NULL. */
 static void start_one(mlff_backend *backend, const linear_kernels &kernels, const mlff_linear *linear,
                       const mlff_linear_args *args, const mlff_orb_gather_args *gather)
@@ -358,8 +335,7 @@ static void start_one(mlff_backend *backend, const linear_kernels &kernels, cons
     linear_group<1> group = {{arrays_of(linear, args, row, n)}, {}};
     group.of[0].act = (int) act;
     if (gather) group.edges = edges_of(gather, row);
-    const dim3 tiles(mlff_cuda_blocks(linear->n_out, kernels.cols), mlff_cuda_blocks(n, kernels.rows));
-    const dim3 grid = grid_of(backend, kernels, tiles, tiles.x * tiles.y);
+    const dim3 grid(mlff_cuda_blocks(linear->n_out, kernels.cols), mlff_cuda_blocks(n, kernels.rows));
     mlff_cuda_launch(backend, kernels.name, 0, kernels.one[act], grid, kernels.n_threads, kernels.shared, group);
   }
 }
@@ -373,8 +349,7 @@ static void start_many(mlff_backend *backend, const linear_kernels &kernels, int
   }
   for (int begin = 0; begin < n; begin += MANY) {
     linear_group<MANY> group;
-    dim3 tiles(0, 0, 0);
-    unsigned n_all = 0;
+    dim3 grid(0, 0, 0);
     memset(&group, 0, sizeof group);
     for (int k = begin; k < n && k < begin + MANY; k++) {
       if (args[k].n_rows > (int64_t) MOST_TILES * kernels.rows || args[k].act != args[begin].act) {
@@ -383,13 +358,11 @@ static void start_many(mlff_backend *backend, const linear_kernels &kernels, int
       }
       const unsigned x = mlff_cuda_blocks(linears[k]->n_out, kernels.cols),
                      y = mlff_cuda_blocks(args[k].n_rows, kernels.rows);
-      group.of[tiles.z++] = arrays_of(linears[k], &args[k], 0, args[k].n_rows);
-      tiles.x = x > tiles.x ? x : tiles.x;
-      tiles.y = y > tiles.y ? y : tiles.y;
-      n_all += x * y;
+      group.of[grid.z++] = arrays_of(linears[k], &args[k], 0, args[k].n_rows);
+      grid.x = x > grid.x ? x : grid.x;
+      grid.y = y > grid.y ? y : grid.y;
     }
-    const dim3 grid = grid_of(backend, kernels, tiles, n_all);
-    if (n_all)
+    if (grid.z)
       mlff_cuda_launch(backend, kernels.name, 0, kernels.many[args[begin].act], grid, kernels.n_threads, kernels.shared,
                        group);
   }
@@ -428,13 +401,11 @@ static mlff_status ask_for_shared_memory(mlff_backend *backend, mlff_error *erro
 {
   mlff_cuda_backend *cuda = mlff_cuda_of(backend);
   if (cuda->most_shared_mixed) return MLFF_OK;
-  int n_all = 0;
-  const linear_kernels *all = mixed_kernels(cuda, &n_all);
   cudaError_t failed = cudaSuccess;
-  for (int which = 0; which < n_all && failed == cudaSuccess; which++) {
-    const linear_kernels &k = all[which];
+  for (int which = 0; which < N_MIXED && failed == cudaSuccess; which++) {
+    const linear_kernels &k = mixed[which];
     failed = mlff_cuda_opt_in_shared(cuda, &cuda->most_shared_mixed, k.one[0], k.one[1], k.one[2], k.one[3], k.many[0],
-                                     k.many[1], k.many[2], k.many[3]);
+                                      k.many[1], k.many[2], k.many[3]);
   }
   return mlff_cuda_check(cuda, failed, "shared memory of products of precision mixed", error);
 }
@@ -448,7 +419,6 @@ static mlff_status linear_pack_mixed_cuda(mlff_backend *backend, mlff_linear *li
   a.n_in = transpose ? n_out : n_in;
   a.n_out = transpose ? n_in : n_out;
   a.n_pieces = (int64_t) padded_rows(a.n_in) / PIECE * padded_cols(a.n_out);
-  a.for_groups = mlff_cuda_of(backend)->has_warpgroups;
   const size_t n_bytes = (size_t) a.n_pieces * sizeof(tensor_piece);
   MLFF_TRY(pack_weights(backend, linear, weight, bias, n_out, n_in, transpose, n_bytes, error));
   a.weight = (real *) linear->packed.data;

@@ -13,9 +13,8 @@ enum { NARROW = 64, WIDE = 128, MIXED_ROWS = 128, MIXED_HALF = 64, MIXED_FEW = 3
 
 namespace { /* kernels and their arguments differ between element types */
 
-/* Weights of tensor cores lie behind the others, with zeros behind n_out: pieces
- * [padded_rows(n_in) / TENSOR_DEPTH][padded_cols(n_out)][PIECES] of columns, or for warpgroups tiles of numbers and of
- * rests, [2][padded_rows(n_in) / EIGHT][padded_cols(n_out)]. */
+/* Weights of tensor cores lie behind the others: pieces [padded_rows(n_in) / TENSOR_DEPTH][padded_cols(n_out)][PIECES]
+ * of columns, zeros behind n_out. */
 static __host__ __device__ __forceinline__ int padded_cols(int n_out)
 {
   return (n_out + NARROW - 1) / NARROW * NARROW;
@@ -26,16 +25,10 @@ MLFF_DEVICE const tensor_piece *split_weights(const linear_arrays &a)
   return (const tensor_piece *) (const void *) (a.weight + n_weights(a.n_in, a.n_out));
 }
 
-MLFF_DEVICE const tensor_eight *group_weights(const linear_arrays &a)
-{
-  return (const tensor_eight *) (const void *) (a.weight + n_weights(a.n_in, a.n_out));
-}
-
 typedef struct split_arrays {
   int64_t n_pieces;
   real *weight;
   int n_in, n_out;
-  int64_t for_groups;
 } split_arrays;
 
 /* Fills the weights of tensor cores from the others. A thread owns a piece; no shared memory. */
@@ -48,15 +41,8 @@ __global__ void __launch_bounds__(SPLIT_THREADS) linear_split_kernel(split_array
   const int64_t k0 = q / PIECES / padded_cols(a.n_out) * TENSOR_DEPTH + q % PIECES * PIECE;
   real x[PIECE];
   for (int k = 0; k < PIECE; k++) x[k] = col < a.n_out ? a.weight[(k0 + k) * a.n_out + col] : (real) 0;
-  void *to = a.weight + n_weights(a.n_in, a.n_out);
-  const tensor_piece piece = tensor_split(x);
-  if (a.for_groups) {
-    tensor_eight *tile = (tensor_eight *) to + k0 / EIGHT * padded_cols(a.n_out), *rests = tile + a.n_pieces / 2;
-    *group_piece(tile, 0, col, (int) (k0 % EIGHT) / PIECE) = {{piece.of[0], piece.of[1]}};
-    *group_piece(rests, 0, col, (int) (k0 % EIGHT) / PIECE) = {{piece.rest[0], piece.rest[1]}};
-  } else {
-    ((tensor_piece *) to)[q] = piece;
-  }
+  tensor_piece *to = (tensor_piece *) (void *) (a.weight + n_weights(a.n_in, a.n_out));
+  to[q] = tensor_split(x);
 }
 
 /* Row of x; of those that are not there the last one, whose sums are not kept. */
@@ -239,7 +225,7 @@ __global__ void __launch_bounds__(mixed_sizes<HEIGHT, SIZE>::THREADS, mixed_size
       vector_of<4> v;
 #pragma unroll
       for (int q = 0; q < 4; q++)
-        v.of[q] = bias[q] + tensor_total(sum[r / 2][c].of[r % 2][q], sum[r / 2][c].rest[r % 2][q]);
+        v.of[q] = bias[q] + tensor_total(sum[r / 2][c], r % 2, q);
       store_vector<4>(y_tile + row * (SIZE + PAD) + col, v);
     }
   }

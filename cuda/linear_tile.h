@@ -74,15 +74,6 @@ MLFF_DEVICE void add_four(vector_of<4> *v, const linear_arrays &a, const real *x
   }
 }
 
-/* Behind what threads that share a tile have written there. */
-template <int THREADS> MLFF_DEVICE void tile_is_there()
-{
-  if constexpr (THREADS == WARP)
-    __syncwarp();
-  else
-    __syncthreads();
-}
-
 /* finish_tile for rows of edges. A thread of a row has the receiver of one of those that they share; what is added
  * comes for AT_ONCE rows together. */
 template <int ROWS, int COLS, int PAD, int THREADS>
@@ -92,11 +83,11 @@ MLFF_DEVICE void finish_edges(const linear_group<1> &group, int64_t row0, int co
   static_assert(N <= PER_ROW && N % AT_ONCE == 0, "a thread for each row");
   const linear_arrays &a = group.of[0];
   const edge_rows &edges = group.edges;
-  const int t = (int) threadIdx.x % THREADS, mine = t % PER_ROW, first = t / PER_ROW, col = mine * 4;
+  const int t = (int) threadIdx.x, mine = t % PER_ROW, first = t / PER_ROW, col = mine * 4;
   const int n_rows = a.n_rows - row0 < ROWS ? (int) (a.n_rows - row0) : ROWS;
   const bool has_row = mine < N && first + mine * ROW_STEP < n_rows;
   const int32_t receivers = has_row ? edges.receiver[row0 + first + mine * ROW_STEP] : -1;
-  tile_is_there<THREADS>();
+  __syncthreads();
 #pragma unroll 1
   for (int n = 0; n < N; n += AT_ONCE) {
     vector_of<4> v[AT_ONCE] = {};
@@ -118,8 +109,8 @@ MLFF_DEVICE void finish_edges(const linear_group<1> &group, int64_t row0, int co
   }
 }
 
-/* Does what comes behind the sums of a tile of y, [ROWS][COLS + PAD] in shared memory, bias included: the threads of a
- * block, or of a warp. A thread owns four columns of some rows. */
+/* Does what comes behind the sums of a tile of y, [ROWS][COLS + PAD] in shared memory, bias included. A thread owns
+ * four columns of some rows. */
 template <int ACT, int ROWS, int COLS, int PAD, int THREADS, int N_PRODUCTS>
 MLFF_DEVICE void finish_tile(const linear_group<N_PRODUCTS> &group, const linear_arrays &a, int64_t row0, int col0,
                              const real *tile)
@@ -130,9 +121,9 @@ MLFF_DEVICE void finish_tile(const linear_group<N_PRODUCTS> &group, const linear
       return;
     }
   enum { PER_ROW = COLS / 4, ROW_STEP = THREADS / PER_ROW };
-  const int t = (int) threadIdx.x % THREADS, col = t % PER_ROW * 4;
+  const int t = (int) threadIdx.x, col = t % PER_ROW * 4;
   const int n_rows = a.n_rows - row0 < ROWS ? (int) (a.n_rows - row0) : ROWS;
-  tile_is_there<THREADS>();
+  __syncthreads();
 #pragma unroll 2
   for (int row = t / PER_ROW; row < n_rows; row += ROW_STEP)
     finish_four<ACT>(a, load_vector<4>(tile + row * (COLS + PAD) + col), row0 + row, col0 + col);

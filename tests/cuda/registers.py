@@ -1,7 +1,7 @@
 """Lists registers, shared memory and spills of every kernel, as printed by `nvcc -Xptxas -v`. Fails when a kernel
 spills or is missing.
 
-  registers.py [ARCHITECTURE ...]      compiles; default: sm_80 sm_90a
+  registers.py [ARCHITECTURE ...]      compiles; default: sm_80 sm_90
   registers.py --log BUILD.log         reads the log of a build with -DCMAKE_CUDA_FLAGS=-Xptxas=-v
 """
 
@@ -86,7 +86,7 @@ def missing_kernels(rows):
 
 def main():
     arguments = sys.argv[1:]
-    parts = read_log(arguments[1]) if arguments[:1] == ["--log"] else compile_all(arguments or ["sm_80", "sm_90a"])
+    parts = read_log(arguments[1]) if arguments[:1] == ["--log"] else compile_all(arguments or ["sm_80", "sm_90"])
     rows = [(name, real, gpu, *numbers) for _, real, text in parts for name, gpu, *numbers in kernels(text)]
     print(f"{'kernel':40s} {'real':7s} {'gpu':6s} registers  shared  spilled")
     for name, real, gpu, registers, shared, spilled in rows:

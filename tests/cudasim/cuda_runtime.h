@@ -282,12 +282,6 @@ template <typename F> cudaError_t cudaFuncSetAttribute(F *kernel, cudaFuncAttrib
   return cudasim_set_attribute((const void *) kernel, attribute, value);
 }
 
-/* ---- products of warpgroups: groups of a thread's part, which are done, but the last n, once it has waited ---- */
-
-void cudasim_product(const std::function<void()> &product);
-void cudasim_commit_products();
-void cudasim_wait_for_products(size_t n);
-
 /* ---- launching ---- */
 
 /* Launch configuration. */

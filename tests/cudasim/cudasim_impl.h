@@ -46,11 +46,9 @@ extern settings state;
 
 /* Bytes of shared memory of a block: without asking for more, and with (those of sm_80, which later GPUs have too). */
 enum { DEFAULT_SHARED = 49152, MOST_SHARED = 166912 };
-/* shared.cpp. most_shared: what a launch of the kernel may have. forget_copies: of the last block. has_products: of the
- * running thread, some that it has not waited for. */
+/* shared.cpp. most_shared: what a launch of the kernel may have. forget_copies: of the last block. */
 size_t most_shared(const void *kernel);
 void forget_copies();
-bool has_products();
 
 /* Ends the program with a message that names the running kernel, block and thread. */
 [[noreturn]] void die(const char *format, ...) __attribute__((format(printf, 1, 2)));

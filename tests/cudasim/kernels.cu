@@ -108,29 +108,7 @@ __global__ void async_copy_kernel(const float *x, float *y)
   y[96 + t] = copy[32 + t];
 }
 
-__global__ void products_kernel(float *y)
-{
-  grid_dependency_wait();
-  const int t = (int) threadIdx.x;
-  float sum = 0;
-  for (float more = 1; more < 100; more *= 10) {
-    cudasim_product([&sum, more] { sum += more; });
-    cudasim_commit_products();
-  }
-  y[t] = sum;
-  cudasim_wait_for_products(1);
-  y[32 + t] = sum;
-  cudasim_wait_for_products(0);
-  y[64 + t] = sum;
-}
-
 /* ---- incorrect kernels ---- */
-
-__global__ void forgotten_product_kernel(float *y)
-{
-  grid_dependency_wait();
-  cudasim_product([y] { y[0] = 1; });
-}
 
 __global__ void divergent_block_kernel(float *y)
 {
@@ -225,11 +203,6 @@ void launch_fresh_shared(mlff_backend *b, float *y)
   MLFF_LAUNCH(b, fresh_shared_kernel, 2, 32, 0, y);
 }
 
-void launch_products(mlff_backend *b, float *y)
-{
-  MLFF_LAUNCH(b, products_kernel, 1, 32, 0, y);
-}
-
 void launch_async_copy(mlff_backend *b, const float *x, float *y)
 {
   MLFF_LAUNCH(b, async_copy_kernel, 2, 32, 0, x, y);
@@ -248,7 +221,6 @@ void launch_wrong(mlff_backend *b, int which, float *y)
   if (which == WRONG_WARP) MLFF_LAUNCH(b, divergent_warp_kernel, 1, 64, 0, ints);
   if (which == WRONG_MASK) MLFF_LAUNCH(b, wrong_mask_kernel, 1, 64, 0, ints);
   if (which == WRONG_END) MLFF_LAUNCH(b, early_end_kernel, 1, 64, 0, y);
-  if (which == WRONG_PRODUCT) MLFF_LAUNCH(b, forgotten_product_kernel, 1, 32, 0, y);
   if (which == WRONG_TURN) MLFF_LAUNCH_INDEPENDENT(b, early_end_kernel, 1, 64, y);
   if (which == WRONG_SHARED) MLFF_LAUNCH(b, shared_overrun_kernel, 1, 32, 0, y, 1);
   if (which == WRONG_DEVICE) MLFF_LAUNCH_INDEPENDENT(b, twice_kernel, 2, 64, (const float *) y, y, 128);

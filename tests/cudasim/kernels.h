@@ -10,7 +10,6 @@ enum {
   WRONG_WARP,
   WRONG_MASK,
   WRONG_END,
-  WRONG_PRODUCT,
   WRONG_TURN,
   WRONG_SHARED,
   WRONG_DEVICE
@@ -26,7 +25,6 @@ void launch_missing_barrier(mlff_backend *b, int *y, int n_lanes);
 void launch_reverse(mlff_backend *b, const float *x, float *y, int n_blocks, int n_threads, int shared_bytes);
 void launch_fresh_shared(mlff_backend *b, float *y);
 void launch_async_copy(mlff_backend *b, const float *x, float *y);
-void launch_products(mlff_backend *b, float *y);
 /* Sets the limit of shared memory of launch_reverse. */
 cudaError_t allow_reverse(int shared_bytes);
 /* Launches an incorrect kernel, which the simulator must detect; y has 32 floats. */

@@ -1,12 +1,9 @@
-/* shared.cpp: how much shared memory kernels may have, and what a thread starts there and waits for later: copies
- * (cuda_pipeline_primitives.h) and products of warpgroups (cuda_runtime.h). Both are done as late as they may be, or,
- * when launches are shuffled, some of them at once. */
+/* shared.cpp: limits of shared memory, and asynchronous copies to it (cuda_pipeline_primitives.h). Copies complete as
+ * late as allowed or, when launches are shuffled, some of them immediately. */
 #include "cuda_pipeline_primitives.h"
 #include "cudasim_impl.h"
 
-#include <deque>
 #include <map>
-#include <vector>
 
 namespace cudasim {
 
@@ -16,16 +13,11 @@ struct async_copy {
   size_t bytes, group;
 };
 
-typedef std::vector<std::function<void()>> products;
-
-/* Asynchronous work of one thread: a ring of copies in flight, the number of committed groups, and the products of
- * committed and uncommitted groups. */
+/* Asynchronous work of one thread: a ring of copies in flight and the number of committed groups. */
 enum { MOST_COPIES = 256, MOST_THREADS = 1024 };
 struct pipeline {
   async_copy copies[MOST_COPIES];
   size_t n_begun, n_done, n_groups;
-  products open;
-  std::deque<products> committed;
 };
 
 static pipeline pipelines[MOST_THREADS];
@@ -45,13 +37,7 @@ void forget_copies()
   n_used = 0;
 }
 
-bool has_products()
-{
-  const pipeline &p = own();
-  return !p.open.empty() || !p.committed.empty();
-}
-
-/* Whether what a thread starts is done at once. */
+/* Whether the next copy completes immediately. */
 static bool is_early()
 {
   static unsigned n = 0;
@@ -104,24 +90,4 @@ void __pipeline_wait_prior(size_t n)
     const async_copy &c = p.copies[p.n_done++ % MOST_COPIES];
     std::memcpy(c.destination, c.source, c.bytes);
   }
-}
-
-void cudasim_product(const std::function<void()> &product)
-{
-  own().open.push_back(product);
-}
-
-void cudasim_commit_products()
-{
-  pipeline &p = own();
-  p.committed.push_back(std::move(p.open));
-  p.open.clear();
-  if (is_early()) cudasim_wait_for_products(0);
-}
-
-void cudasim_wait_for_products(size_t n)
-{
-  pipeline &p = own();
-  for (; p.committed.size() > n; p.committed.pop_front())
-    for (const auto &product : p.committed.front()) product();
 }

@@ -128,28 +128,6 @@ START_TEST(copies_arrive_when_waited_for)
 }
 END_TEST
 
-/* Each thread adds 1, then 10, and keeps what it has of that before a wait, behind one for the first and for both. */
-START_TEST(products_are_done_when_waited_for)
-{
-  mlff_backend *b = open_gpu();
-  cudasim_set_shuffle((unsigned) _i);
-  float *dy = on_device(std::vector<float>(96));
-  launch_products(b, dy);
-  check_ok(b);
-  const std::vector<float> got = to_host(dy, 96);
-  int n_early = 0;
-  for (size_t t = 0; t < 32; t++) {
-    ck_assert(got[t] == 0 || got[t] == 1 || got[t] == 11);
-    ck_assert(got[32 + t] == 1 || got[32 + t] == 11);
-    ck_assert_float_eq(got[64 + t], 11);
-    n_early += (got[t] != 0) + (got[32 + t] != 1);
-  }
-  ck_assert(_i ? n_early > 10 && n_early < 64 : n_early == 0);
-  cudaFree(dy);
-  mlff_backend_close(b);
-}
-END_TEST
-
 START_TEST(much_shared_memory_is_asked_for)
 {
   enum { BYTES = 60000, TOO_MUCH = 1 << 20 };
@@ -508,7 +486,6 @@ static Suite *make_suite(void)
   tcase_add_loop_test(right, blocks_and_threads_cover_everything, 0, 3);
   tcase_add_loop_test(right, barriers_and_shared_memory, 0, 3);
   tcase_add_loop_test(right, copies_arrive_when_waited_for, 0, 3);
-  tcase_add_loop_test(right, products_are_done_when_waited_for, 0, 3);
   tcase_add_test(right, much_shared_memory_is_asked_for);
   tcase_add_loop_test(right, shuffles_and_votes, 0, 3);
   tcase_add_test(right, atomics_and_the_order_of_blocks);
