@@ -1,20 +1,16 @@
-/* ani_networks.cu: whole ANI networks, forward and backward, in one kernel, for systems that are so small that a kernel
- * per layer takes longer to start than to work. Twins: linear, readout and linear one after another (linear.cu,
- * ani_ops.cu), whose numbers these are to the bit with 16 atoms for a block. With fewer, sums have another order.
+/* ani_networks.cu: energies and gradients of ANI networks in one kernel, for systems so small that a kernel per layer
+ * takes longer to launch than to run.
  *
- * A block owns some atoms of one element and one member. The energy is linear in the last layer, so that the way back
- * begins where the way forth has ended: activations stay in shared memory, and of each atom the AEV is read, its
- * gradient and the energy are written. Weights are read twice, forward and transposed, and go through shared memory
- * in tiles that are on their way while earlier ones are used.
+ *   h_0 = celu(W_0 x + b_0),  h_l = celu(W_l h_{l-1} + b_l),  E = w h_L + b
+ *   g_L = w celu'(h_L),  g_{l-1} = W_l^T g_l celu'(h_{l-1}),  dE/dx = W_0^T g_0
  *
- * What that takes for the largest network of ANI-2x, 1008-256-192-160-1 with the 128 columns of water: 450 kB of
- * weights in float, read forward and transposed by each block, and 225000 products for each atom. 16 atoms for a block:
- * 93 kB of shared memory (39 of them results), one block on a multiprocessor of sm_80 and two of sm_90, and 16 products
- * for each weight that is read. 8 or 4 atoms, for when more would leave multiprocessors without a block, or do not fit:
- * 124 and 113 kB, or less with fewer tiles, in double 143 and 122. A warp has 32 columns of all atoms. A thread has 4
- * columns: of 4 of 16 atoms, with all rows of weights; of all of fewer atoms, with every fourth row, so that a weight
- * is read from shared memory once. Tiles of weights, 17 or 34 kB, are on their way while another one is used, those of
- * the next product, too; threads that do nothing else start their copies.
+ * with the AEV x of an atom. A block owns up to 16 atoms of one element and one member of the ensemble. E is linear in
+ * h_L: the backward pass needs no result of other blocks, and h_l stays in shared memory, where g_l replaces it (celu'
+ * is made from the value of celu). Each block reads all weights twice, packed for both passes. Copier threads prefetch
+ * them in tiles, in the order of their use, while worker threads compute.
+ *
+ * Twins: linear, readout and linear one after another (linear.cu, ani_ops.cu), whose bits these are, FMA contraction
+ * aside.
  */
 #include "atoms.h"
 #include "vectors.h"
@@ -23,30 +19,35 @@
 
 using namespace ATOMS;
 
-enum { WORKERS = 256, COPIERS = 128, NETWORK_THREADS = WORKERS + COPIERS }; /* of a block; copiers copy weights and x */
+enum { WORKERS = 256, COPIERS = 128, NETWORK_THREADS = WORKERS + COPIERS }; /* of a block */
 enum { NETWORK_WARPS = WORKERS / WARP, THREAD_COLUMNS = 4 };
-enum { TILE_COLUMNS = NETWORK_WARPS * WARP }; /* of a product at a time */
+enum { TILE_COLUMNS = NETWORK_WARPS * WARP }; /* of a GEMM at a time */
 enum { TILE_LD = TILE_COLUMNS + 8 };
 enum { LEAST_ATOMS = 4, MOST_ATOMS = MLFF_REAL_IS_DOUBLE ? 8 : 16 }; /* of a block */
-/* Atoms times members for each multiprocessor; of larger systems, products layer by layer read weights less often. Two
- * blocks of 16 atoms: one wave of them on sm_90. */
+/* At most so many atoms times members per multiprocessor: one wave of two blocks of 16 atoms on sm_90. Kernels of
+ * single layers read weights less often. */
 enum { ROWS_PER_SM = 32 };
 
-/* Of a multiprocessor, by its shared memory; which is 80 registers for two of them. */
+/* Blocks of 16 atoms per multiprocessor, by its shared memory; two leave 80 registers per thread. */
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 enum { BLOCKS_OF_16 = 2 };
 #else
 enum { BLOCKS_OF_16 = 1 };
 #endif
 
-/* Rows of weights of a tile, by the atoms of a block. */
+/* Rows of weights of a tile, and tiles, by the atoms of a block. */
 static __host__ __device__ constexpr int depth(int rows)
 {
-  return (rows > 8 ? 64 : 128) / (int) sizeof(real);
+  return (rows > 4 ? 64 : 128) / (int) sizeof(real);
 }
 
-enum { TILES = 3, LEAST_TILES = 2 }; /* LEAST_TILES where there is no room for so many */
-enum { PAD = PADDED_ROWS };          /* widths in shared memory are whole tiles, as are weights */
+static __host__ __device__ constexpr int most_tiles(int rows)
+{
+  return rows > 8 ? 2 : rows > 4 ? 5 : 3;
+}
+
+enum { LEAST_TILES = 2 };   /* where most_tiles do not fit */
+enum { PAD = PADDED_ROWS }; /* widths in shared memory are padded to whole tiles, as weights are */
 static_assert(PAD % depth(4) == 0 && PAD % depth(16) == 0, "a step reads no further");
 
 static inline int padded(int n)
@@ -56,10 +57,10 @@ static inline int padded(int n)
 
 namespace { /* kernels and their arguments differ between element types */
 
-/* at: where results of the layer begin in shared memory, in numbers for one atom. */
+/* offset: of the results of the layer in shared memory, in values per atom. */
 typedef struct network_layer {
   const real *forward, *backward, *bias;
-  int n_in, n_out, at, unused;
+  int n_in, n_out, offset, unused;
 } network_layer;
 
 typedef struct network {
@@ -88,21 +89,21 @@ typedef struct networks_arrays {
 
 /* ---- tiles of weights -------------------------------------------------------------------------------------------- */
 
-/* One product of a network, of a layer and a direction; where in shared memory, in numbers for one atom, it finds x and
- * puts its results: forward activations, backward what becomes of them. */
-typedef struct product {
+/* One GEMM of a network. Offsets in shared memory, in values per atom: of x, and of its results (h forward, g
+ * backward). */
+typedef struct layer_gemm {
   const real *weight, *bias; /* [n_in][n_out] */
-  int n_in, n_out, layer, is_back, x_at, at;
-} product;
+  int n_in, n_out, layer, is_back, x_offset, offset;
+} layer_gemm;
 
-MLFF_DEVICE product product_of(const network &net, int l, int is_back)
+MLFF_DEVICE layer_gemm gemm_of(const network &net, int l, int is_back)
 {
   const network_layer &layer = net.layers[l], &below = net.layers[l ? l - 1 : 0];
-  if (is_back) return {layer.backward, NULL, layer.n_out, layer.n_in, l, 1, layer.at, below.at};
-  return {layer.forward, layer.bias, layer.n_in, layer.n_out, l, 0, below.at, layer.at};
+  if (is_back) return {layer.backward, NULL, layer.n_out, layer.n_in, l, 1, layer.offset, below.offset};
+  return {layer.forward, layer.bias, layer.n_in, layer.n_out, l, 0, below.offset, layer.offset};
 }
 
-/* Moves on to the product after it; false: it was the last. */
+/* Advances to the next GEMM; false after the last one. */
 MLFF_DEVICE bool advance(const network &net, int *layer, int *is_back)
 {
   if (*is_back) return --*layer >= 0;
@@ -113,14 +114,13 @@ MLFF_DEVICE bool advance(const network &net, int *layer, int *is_back)
   return true;
 }
 
-/* The first of a network takes x from global memory, by tiles, and the last one writes there. */
-MLFF_DEVICE bool is_first(const product &p)
+/* The first GEMM reads x from global memory, in tiles; the last one writes to global memory. */
+MLFF_DEVICE bool is_first(const layer_gemm &p)
 {
   return p.layer == 0 && !p.is_back;
 }
 
-/* What a block has: `aevs` and so on are those of its first atom. x tiles are for the first product, which reads from
- * global memory. */
+/* State of a block; aevs, grads and energy begin at its first atom. */
 typedef struct block_arrays {
   const real *aevs;
   real *grads, *energy;
@@ -129,8 +129,8 @@ typedef struct block_arrays {
   real *w_tiles;                                      /* [n_tiles][depth][TILE_LD] */
   real *x_tiles;                                      /* [n_tiles][depth][ROWS] */
   real *results;                                      /* [reals_per_row][ROWS] */
-  int next_layer, next_is_back, next_col0, next_step; /* tile of weights to be copied next; layer -1: none */
-  int start, take;                                    /* tiles: that of the next copy, and of the next use */
+  int next_layer, next_is_back, next_col0, next_step; /* next tile of weights to copy; layer -1: none */
+  int start, take;                                    /* tiles: of the next copy and of the next use */
 } block_arrays;
 
 MLFF_DEVICE bool is_worker()
@@ -138,19 +138,19 @@ MLFF_DEVICE bool is_worker()
   return threadIdx.x < WORKERS;
 }
 
-/* w_tile[k][c] = w[k0 + k][col0 + c]; columns that are not there are left alone. */
-template <int N, int ROWS> MLFF_DEVICE void copy_weights(const product &now, int col0, int k0, real *w_tile)
+/* w_tile[k][c] = w[k0 + k][col0 + c] for columns below n_out. */
+template <int N, int ROWS> MLFF_DEVICE void copy_weights(const layer_gemm &now, int col0, int k0, real *w_tile)
 {
-  enum { PIECES = TILE_COLUMNS / N, ROWS_AT_ONCE = PIECES < COPIERS ? COPIERS / PIECES : 1 }; /* pieces of a row */
-  enum { UNROLLED = N > 1 ? depth(ROWS) : 1 };                                                /* rare widths: not */
+  enum { PIECES = TILE_COLUMNS / N, ROWS_PER_PASS = PIECES < COPIERS ? COPIERS / PIECES : 1 }; /* of a row */
+  enum { UNROLLED = N > 1 ? depth(ROWS) : 1 };                                                 /* rare widths: not */
   const int t = (int) threadIdx.x - WORKERS, first = t / PIECES, n_out = now.n_out;
 #pragma unroll 1
   for (int c = t % PIECES * N; c < TILE_COLUMNS; c += COPIERS * N) {
     if (col0 + c >= n_out) break;
-    const real *from = now.weight + (k0 + first) * n_out + col0 + c;
-    real *to = w_tile + first * TILE_LD + c;
+    const real *source = now.weight + (k0 + first) * n_out + col0 + c;
+    real *target = w_tile + first * TILE_LD + c;
 #pragma unroll UNROLLED
-    for (int k = 0; k < depth(ROWS); k += ROWS_AT_ONCE) copy_ahead<N>(to + k * TILE_LD, from + k * n_out);
+    for (int k = 0; k < depth(ROWS); k += ROWS_PER_PASS) copy_async<N>(target + k * TILE_LD, source + k * n_out);
   }
 }
 
@@ -161,19 +161,19 @@ template <int ROWS> MLFF_DEVICE void copy_aevs(const block_arrays &b, int n_in, 
   for (int q = (int) threadIdx.x - WORKERS; q < depth(ROWS) * ROWS; q += COPIERS) {
     const int k = q % depth(ROWS), r = q / depth(ROWS);
     if (k0 + k < n_in && r < b.n_rows)
-      copy_ahead<1>(x_tile + k * ROWS + r, b.aevs + r * b.ld + k0 + k);
+      copy_async<1>(x_tile + k * ROWS + r, b.aevs + r * b.ld + k0 + k);
     else
       x_tile[k * ROWS + r] = 0;
   }
 }
 
-/* Starts copying the next tile of weights, those of all products in the order of their use, of the first product also
- * that of x. Always a group of copies, be it empty. */
+/* Starts the asynchronous copy of the next tile of weights, and of x for the first GEMM. Always commits, possibly an
+ * empty batch. */
 template <int ROWS> MLFF_DEVICE void start_tile(block_arrays *b, const network &net)
 {
   enum { WIDE = 16 / sizeof(real) };
   if (b->next_layer >= 0) {
-    const product now = product_of(net, b->next_layer, b->next_is_back);
+    const layer_gemm now = gemm_of(net, b->next_layer, b->next_is_back);
     const int k0 = b->next_step * depth(ROWS);
     real *w_tile = b->w_tiles + b->start * depth(ROWS) * TILE_LD;
     if (now.n_out % WIDE == 0)
@@ -194,16 +194,16 @@ template <int ROWS> MLFF_DEVICE void start_tile(block_arrays *b, const network &
   __pipeline_commit();
 }
 
-/* The place of the next tile, once it is there; the tile before it has been used, in whose place the next copy is
- * started. */
-template <int ROWS> MLFF_DEVICE int take_tile(block_arrays *b, const network &net)
+/* Waits for the next tile and returns its index. The barrier ends the use of the previous tile, whose buffer the next
+ * copy fills. */
+template <int ROWS> MLFF_DEVICE int wait_tile(block_arrays *b, const network &net)
 {
   const int tile = b->take;
   if (!is_worker()) {
     if (b->n_tiles == LEAST_TILES)
       __pipeline_wait_prior(LEAST_TILES - 2);
     else
-      __pipeline_wait_prior(TILES - 2);
+      __pipeline_wait_prior(most_tiles(ROWS) - 2);
   }
   __syncthreads();
   if (!is_worker()) start_tile<ROWS>(b, net);
@@ -211,103 +211,98 @@ template <int ROWS> MLFF_DEVICE int take_tile(block_arrays *b, const network &ne
   return tile;
 }
 
-/* ---- sums -------------------------------------------------------------------------------------------------------- */
+/* ---- accumulators ------------------------------------------------------------------------------------------------ */
 
-/* What becomes of the sums v of column col and N rows. Forward: h = celu(v), 0 in padding; backward: v times the slope
- * of the h that it meets, in its place, or the gradient. */
+/* Epilogue of N rows of column col. Forward: h = celu(v), 0 in padding. Backward: g = v celu'(h) replaces h, or the
+ * gradient is written. */
 template <int ROWS, int N>
-MLFF_DEVICE void finish_column(const block_arrays &b, const product &now, real alpha, int row, int col, vector_of<N> v)
+MLFF_DEVICE void finish_column(const block_arrays &b, const layer_gemm &now, real alpha, int row, int col,
+                               vector_of<N> v)
 {
-  const bool is_there = col < now.n_out;
-  real *result = b.results + (now.at + col) * ROWS + row;
+  const bool has_column = col < now.n_out;
+  real *result = b.results + (now.offset + col) * ROWS + row;
   if (!now.is_back) {
 #pragma unroll
     for (int r = 0; r < N; r++) {
       real slope;
-      v.of[r] = is_there ? celu_value(v.of[r], alpha, &slope) : (real) 0;
+      v.of[r] = has_column ? celu_value(v.of[r], alpha, &slope) : (real) 0;
     }
     store_vector(result, v);
-  } else if (is_there && now.layer) {
+  } else if (has_column && now.layer) {
     const vector_of<N> h = load_vector<N>(result);
 #pragma unroll
     for (int r = 0; r < N; r++) v.of[r] *= celu_slope(h.of[r], 1 / alpha);
     store_vector(result, v);
-  } else if (is_there) {
+  } else if (has_column) {
 #pragma unroll
     for (int r = 0; r < N; r++)
       if (row + r < b.n_rows) b.grads[(row + r) * b.ld + col] = v.of[r];
   }
 }
 
-/* A thread's sums, of OWN_ROWS rows by 4 columns. Of 16 rows it has 4, over k in order as in linear_kernel; fewer it
- * has all, and lanes that are 8 or 16 apart, which have the same sums, every fourth k each: a slice. */
+/* Accumulators of a thread: ROWS / 4 rows by 4 columns, over k in order as in linear_kernel. Loads are double-buffered
+ * in registers, STEP rows of weights at a time. */
 template <int ROWS> struct row_sums {
-  enum { SLICES = ROWS > 8 ? 1 : 4, OWN_ROWS = ROWS / 4 * SLICES };
-  vector_of<OWN_ROWS> of[THREAD_COLUMNS];
-  int row, col, slice, unused; /* row, col: the first ones, within the tile */
+  enum { THREAD_ROWS = ROWS / 4, STEP = THREAD_ROWS * sizeof(real) > 8 ? 2 : 4 };
+  vector_of<THREAD_ROWS> sums[THREAD_COLUMNS];
+  int row, col; /* the first ones, within the tile */
 
   __device__ __forceinline__ void begin(const real *bias, int n_left)
   {
     const int lane = (int) threadIdx.x % WARP;
     set_global(bias);
-    row = lane / 8 / SLICES * OWN_ROWS;
-    slice = lane / 8 % SLICES;
+    row = lane / 8 * THREAD_ROWS;
     col = (int) threadIdx.x / WARP * WARP + lane % 8 * THREAD_COLUMNS;
 #pragma unroll
     for (int c = 0; c < THREAD_COLUMNS; c++) {
-      const real start = bias && slice == 0 && col + c < n_left ? bias[col + c] : (real) 0;
+      const real start = bias && col + c < n_left ? bias[col + c] : (real) 0;
 #pragma unroll
-      for (int r = 0; r < OWN_ROWS; r++) of[c].of[r] = start;
+      for (int r = 0; r < THREAD_ROWS; r++) sums[c].of[r] = start;
     }
   }
 
   __device__ __forceinline__ void add(const real *x_tile, const real *w_tile, int n_rows, int n_left)
   {
     if (row >= n_rows || col >= n_left) return;
-    x_tile += slice * ROWS + row;
-    w_tile += slice * TILE_LD + col;
+    vector_of<THREAD_ROWS> x[2][STEP];
+    vector_of<THREAD_COLUMNS> w[2][STEP];
+    load(x_tile, w_tile, 0, x[0], w[0]);
 #pragma unroll
-    for (int k = 0; k < depth(ROWS); k += SLICES) {
-      const vector_of<OWN_ROWS> x = load_vector<OWN_ROWS>(x_tile + k * ROWS);
-      const vector_of<THREAD_COLUMNS> w = load_vector<THREAD_COLUMNS>(w_tile + k * TILE_LD);
+    for (int k0 = 0; k0 < depth(ROWS); k0 += STEP) {
+      const int now = k0 / STEP % 2;
+      if (k0 + STEP < depth(ROWS)) load(x_tile, w_tile, k0 + STEP, x[1 - now], w[1 - now]);
 #pragma unroll
-      for (int r = 0; r < OWN_ROWS; r++)
+      for (int k = 0; k < STEP; k++)
 #pragma unroll
-        for (int c = 0; c < THREAD_COLUMNS; c++) of[c].of[r] += x.of[r] * w.of[c];
+        for (int r = 0; r < THREAD_ROWS; r++)
+#pragma unroll
+          for (int c = 0; c < THREAD_COLUMNS; c++) sums[c].of[r] += x[now][k].of[r] * w[now][k].of[c];
     }
   }
 
-  /* Adds the sums of lanes that are WITH apart, each of which keeps half of its N columns. */
-  template <int WITH, int N> __device__ __forceinline__ void halve()
+  __device__ __forceinline__ void load(const real *x_tile, const real *w_tile, int k0, vector_of<THREAD_ROWS> *x,
+                                       vector_of<THREAD_COLUMNS> *w) const
   {
-    const bool high = (threadIdx.x & WITH) != 0;
 #pragma unroll
-    for (int c = 0; c < N / 2; c++)
-#pragma unroll
-      for (int r = 0; r < OWN_ROWS; r++) {
-        const real low = of[c].of[r], other = of[c + N / 2].of[r];
-        of[c].of[r] = (high ? other : low) + __shfl_xor_sync(FULL_WARP, high ? low : other, WITH);
-      }
-    col += high ? N / 2 : 0;
+    for (int k = 0; k < STEP; k++) {
+      x[k] = load_vector<THREAD_ROWS>(x_tile + (k0 + k) * ROWS + row);
+      w[k] = load_vector<THREAD_COLUMNS>(w_tile + (k0 + k) * TILE_LD + col);
+    }
   }
 
-  __device__ __forceinline__ void finish(const block_arrays &b, const product &now, real alpha, int col0)
+  __device__ __forceinline__ void finish(const block_arrays &b, const layer_gemm &now, real alpha, int col0)
   {
     const int n_columns = now.is_back ? now.n_out : (now.n_out + PAD - 1) / PAD * PAD;
-    if (SLICES > 1) {
-      halve<16, THREAD_COLUMNS>();
-      halve<8, THREAD_COLUMNS / 2>();
-    }
 #pragma unroll
-    for (int c = 0; c < THREAD_COLUMNS / SLICES; c++)
-      if (col0 + col + c < n_columns) finish_column<ROWS>(b, now, alpha, row, col0 + col + c, of[c]);
+    for (int c = 0; c < THREAD_COLUMNS; c++)
+      if (col0 + col + c < n_columns) finish_column<ROWS>(b, now, alpha, row, col0 + col + c, sums[c]);
   }
 };
 
 /* ---- a network --------------------------------------------------------------------------------------------------- */
 
-/* energy[r] = bias + sum_k w[k] h[k][r],  h[k][r] = its slope w[k] factor, of the last hidden layer. A warp owns rows;
- * sums as in ani_readout_kernel. */
+/* energy[r] = bias + sum_k w[k] h[k][r],  g[k][r] = celu' w[k] factor replaces h, of the last hidden layer. A warp owns
+ * rows; sums as in ani_readout_kernel. */
 template <int ROWS> MLFF_DEVICE void read_out(const block_arrays &b, const network &net, real alpha, real factor)
 {
   const network_layer &last = net.layers[net.n_hidden - 1];
@@ -317,7 +312,7 @@ template <int ROWS> MLFF_DEVICE void read_out(const block_arrays &b, const netwo
   for (int r = (int) threadIdx.x / WARP; r < b.n_rows; r += NETWORK_WARPS) {
     real sum = 0;
     for (int k = lane; k < last.n_out; k += WARP) {
-      real *result = b.results + (last.at + k) * ROWS + r;
+      real *result = b.results + (last.offset + k) * ROWS + r;
       const real h = *result, w = weight[k];
       sum += w * h;
       *result = celu_slope(h, 1 / alpha) * w * factor;
@@ -327,26 +322,25 @@ template <int ROWS> MLFF_DEVICE void read_out(const block_arrays &b, const netwo
   }
 }
 
-/* One tile of columns of a product. Nobody waits behind its results: who reads them takes a tile before. */
+/* One tile of columns of a GEMM. No barrier follows: readers of its results call wait_tile first. */
 template <int ROWS>
-MLFF_DEVICE void multiply(block_arrays *b, const network &net, const product &now, int col0, real alpha)
+MLFF_DEVICE void compute_tile(block_arrays *b, const network &net, const layer_gemm &now, int col0, real alpha)
 {
   row_sums<ROWS> sums;
   sums.begin(now.bias ? now.bias + col0 : NULL, now.n_out - col0);
   for (int k0 = 0; k0 < now.n_in; k0 += depth(ROWS)) {
-    const int tile = take_tile<ROWS>(b, net);
-    const real *x = is_first(now) ? b->x_tiles + tile * depth(ROWS) * ROWS : b->results + (now.x_at + k0) * ROWS;
+    const int tile = wait_tile<ROWS>(b, net);
+    const real *x = is_first(now) ? b->x_tiles + tile * depth(ROWS) * ROWS : b->results + (now.x_offset + k0) * ROWS;
     if (is_worker()) sums.add(x, b->w_tiles + tile * depth(ROWS) * TILE_LD, b->n_rows, now.n_out - col0);
   }
   if (is_worker()) sums.finish(*b, now, alpha, col0);
 }
 
-/* energy[m][i] = bias + sum_k w[k] h_L[k],  h_l = celu(W_l h_{l-1} + b_l),  h_{-1} = aevs[i], and
- * grads[m][i][c] = factor d energy[m][i] / d aevs[i][c], for the atoms i of each group and its networks m.
+/* energy[m][i] = bias + sum_k w[k] h_L[k],  h_l = celu(W_l h_{l-1} + b_l),  h_{-1} = aevs[i], and grads[m][i][c] =
+ * factor d energy[m][i] / d aevs[i][c], for the atoms i of each group (of one element) and the members m.
  *   aevs [n_rows][ld], energy [n_members][ld_energy], grads [n_members][n_rows][ld], weights [n_in][n_out]
- * Grid: x over tiles of ROWS atoms, y over groups and members; blocks beyond the last atom of theirs do nothing. The
- * network's description is read while the kernel before may still run. Dynamic shared memory: tiles of weights and of
- * AEVs, activations of all layers. Deterministic. Twins: linear_cpu, ani_readout_cpu. */
+ * Grid: x over tiles of ROWS atoms, y over groups and members. Dynamic shared memory: the network's description, tiles
+ * of weights and of AEVs, activations of all layers. Deterministic. Twins: linear_cpu, ani_readout_cpu. */
 template <int ROWS>
 __global__ void __launch_bounds__(NETWORK_THREADS, ROWS > 8 ? BLOCKS_OF_16 : 1) ani_networks_kernel(networks_arrays a)
 {
@@ -354,10 +348,10 @@ __global__ void __launch_bounds__(NETWORK_THREADS, ROWS > 8 ? BLOCKS_OF_16 : 1) 
   const row_group &group = a.groups[blockIdx.y / (unsigned) a.n_members];
   const int member = (int) (blockIdx.y % (unsigned) a.n_members), first = (int) blockIdx.x * ROWS;
   const network &net = *(const network *) (const void *) shared;
-  const int64_t *from = (const int64_t *) (const void *) &a.networks[group.network + member];
+  const int64_t *source = (const int64_t *) (const void *) &a.networks[group.network + member];
   for (int q = (int) threadIdx.x; q < (int) (sizeof(network) / sizeof(int64_t)); q += NETWORK_THREADS)
-    ((int64_t *) (void *) shared)[q] = from[q];
-  grid_dependency_wait();
+    ((int64_t *) (void *) shared)[q] = source[q];
+  grid_dependency_wait(); /* the description is constant */
   if (first >= group.n_rows) return;
   __syncthreads();
   const int64_t row = group.row + first;
@@ -375,8 +369,8 @@ __global__ void __launch_bounds__(NETWORK_THREADS, ROWS > 8 ? BLOCKS_OF_16 : 1) 
   for (int k = 0; k < a.n_tiles - 1 && !is_worker(); k++) start_tile<ROWS>(&b, net);
   int layer = 0, is_back = 0;
   do {
-    const product now = product_of(net, layer, is_back);
-    for (int col0 = 0; col0 < now.n_out; col0 += TILE_COLUMNS) multiply<ROWS>(&b, net, now, col0, (real) a.alpha);
+    const layer_gemm now = gemm_of(net, layer, is_back);
+    for (int col0 = 0; col0 < now.n_out; col0 += TILE_COLUMNS) compute_tile<ROWS>(&b, net, now, col0, (real) a.alpha);
     if (is_back || layer + 1 < net.n_hidden) continue;
     __syncthreads();
     if (is_worker()) read_out<ROWS>(b, net, (real) a.alpha, (real) a.factor);
@@ -394,25 +388,25 @@ static size_t shared_bytes(const mlff_ani_networks *networks, int rows, int n_ti
   return NETWORK_BYTES + (tiles + (size_t) networks->reals_per_row * (size_t) rows) * sizeof(real);
 }
 
-/* A network as kernels see it. Returns its reals per row. */
-static int describe(network *to, const mlff_ani_network *from)
+/* A network for the kernel. Returns its reals per row. */
+static int describe(network *out, const mlff_ani_network *net)
 {
-  int at = 0;
-  to->readout = (const real *) from->readout;
-  to->readout_bias = from->readout_bias;
-  to->n_hidden = from->n_hidden;
-  for (int l = 0; l < from->n_hidden; l++) {
-    const mlff_linear *forward = from->forward[l], *backward = from->backward[l];
-    to->layers[l] = {(const real *) forward->packed.data,
-                     (const real *) backward->packed.data,
-                     (const real *) forward->bias.data,
-                     forward->n_in,
-                     forward->n_out,
-                     at,
-                     0};
-    at += padded(forward->n_out);
+  int offset = 0;
+  out->readout = (const real *) net->readout;
+  out->readout_bias = net->readout_bias;
+  out->n_hidden = net->n_hidden;
+  for (int l = 0; l < net->n_hidden; l++) {
+    const mlff_linear *forward = net->forward[l], *backward = net->backward[l];
+    out->layers[l] = {(const real *) forward->packed.data,
+                      (const real *) backward->packed.data,
+                      (const real *) forward->bias.data,
+                      forward->n_in,
+                      forward->n_out,
+                      offset,
+                      0};
+    offset += padded(forward->n_out);
   }
-  return at;
+  return offset;
 }
 
 mlff_status MLFF_CUDA(ani_networks_setup_cuda)(mlff_backend *backend, mlff_ani_networks *networks, int n,
@@ -438,7 +432,7 @@ mlff_status MLFF_CUDA(ani_networks_setup_cuda)(mlff_backend *backend, mlff_ani_n
   return status;
 }
 
-/* Blocks of so many atoms. */
+/* Number of blocks of `rows` atoms. */
 static int64_t blocks_of(const mlff_ani_networks_args *args, int rows)
 {
   int64_t n = 0;
@@ -446,7 +440,7 @@ static int64_t blocks_of(const mlff_ani_networks_args *args, int rows)
   return n;
 }
 
-/* Atoms of a block: the fewest with which each multiprocessor has one block at most; 0: layer by layer. */
+/* Atoms of a block: the fewest with which no multiprocessor has two blocks; 0: layer by layer. */
 static int choose_rows(const mlff_ani_networks *networks, const mlff_ani_networks_args *args, int n_multiprocessors)
 {
   int most = 0;
@@ -484,7 +478,7 @@ int MLFF_CUDA(ani_networks_cuda)(mlff_backend *backend, const mlff_ani_networks 
   a.alpha = args->alpha;
   a.factor = args->factor;
   a.n_members = args->n_members;
-  a.n_tiles = TILES;
+  a.n_tiles = most_tiles(rows);
   if (shared_bytes(networks, rows, a.n_tiles) > (size_t) networks->most_shared) a.n_tiles = LEAST_TILES;
   const dim3 grid(mlff_cuda_blocks(most_rows, rows), (unsigned) (args->n_groups * args->n_members));
   const size_t bytes = shared_bytes(networks, rows, a.n_tiles);

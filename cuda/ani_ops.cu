@@ -1,4 +1,4 @@
-/* ani_ops.cu: the small operations around ANI's networks on the GPU. Twin: cpu/ani_ops.c. */
+/* ani_ops.cu: readout and collection of energies of ANI networks on the GPU. Twin: cpu/ani_ops.c. */
 #include "atoms.h"
 
 using namespace ATOMS;
@@ -18,18 +18,18 @@ typedef struct ani_readout_arrays {
 #endif
 } ani_readout_arrays;
 
-enum { MANY = 32 };
-template <int N> struct ani_readout_group {
-  ani_readout_arrays of[N];
+enum { MOST_NETWORKS = 32 }; /* of a launch */
+template <int N> struct ani_readout_batch {
+  ani_readout_arrays networks[N];
 };
 
-/* energy[r] = bias + sum_k w[k] h[r][k],  h[r][k] = slope of CELU there w[k] factor;  h [n_rows][ld_hidden]
+/* energy[r] = bias + sum_k w[k] h[r][k],  g[r][k] = celu' w[k] factor, which replaces h;  h [n_rows][ld_hidden]
  * A warp owns row r of the network blockIdx.y, a lane every 32nd k; the sum goes through shuffles. A block has
  * READOUT_WARPS warps; no shared memory; deterministic. Twin: ani_readout_cpu. */
-template <int N> __global__ void __launch_bounds__(WARP *READOUT_WARPS) ani_readout_kernel(ani_readout_group<N> group)
+template <int N> __global__ void __launch_bounds__(WARP *READOUT_WARPS) ani_readout_kernel(ani_readout_batch<N> batch)
 {
   grid_dependency_wait();
-  const ani_readout_arrays &a = group.of[N == 1 ? 0 : blockIdx.y];
+  const ani_readout_arrays &a = batch.networks[N == 1 ? 0 : blockIdx.y];
   const int lane = (int) threadIdx.x % WARP;
   const int64_t r = (int64_t) blockIdx.x * READOUT_WARPS + threadIdx.x / WARP;
   if (r >= a.n_rows) return;
@@ -52,24 +52,24 @@ typedef struct collect_arrays {
   int n_members, unused;
 } collect_arrays;
 
-/* member[m][centers[r]] = energy[m][r],  node[centers[r]] = mean over m, summed in double; 0 behind the rows. One
- * thread per atom, which reads AT_ONCE members before it writes them; no centre occurs twice, so deterministic. Twin:
- * ani_collect_cpu. */
+/* member[m][centers[r]] = energy[m][r],  node[centers[r]] = mean over m, summed in double; 0 for atoms without a row.
+ * One thread per atom, which loads MEMBERS_PER_BATCH members before it stores them. No centre occurs twice:
+ * deterministic. Twin: ani_collect_cpu. */
 __global__ void __launch_bounds__(COLLECT_THREADS) collect_kernel(collect_arrays a)
 {
   grid_dependency_wait();
-  enum { AT_ONCE = 8 };
+  enum { MEMBERS_PER_BATCH = 8 };
   const int64_t r = (int64_t) blockIdx.x * COLLECT_THREADS + threadIdx.x;
   if (r >= a.n_local) return;
   const int32_t i = a.centers[r];
   double sum = 0;
-  for (int first = 0; first < a.n_members; first += AT_ONCE) {
-    real e[AT_ONCE];
+  for (int first = 0; first < a.n_members; first += MEMBERS_PER_BATCH) {
+    real e[MEMBERS_PER_BATCH];
 #pragma unroll
-    for (int k = 0; k < AT_ONCE; k++)
+    for (int k = 0; k < MEMBERS_PER_BATCH; k++)
       e[k] = first + k < a.n_members && r < a.n_rows ? a.energy[(first + k) * a.n_rows + r] : (real) 0;
 #pragma unroll
-    for (int k = 0; k < AT_ONCE; k++) {
+    for (int k = 0; k < MEMBERS_PER_BATCH; k++) {
       if (first + k < a.n_members) a.member[(first + k) * a.n_local + i] = e[k];
       sum += (double) e[k];
     }
@@ -98,22 +98,22 @@ static ani_readout_arrays arrays_of(const mlff_ani_readout_args *args)
 void MLFF_CUDA(ani_readout_cuda)(mlff_backend *backend, int n, const mlff_ani_readout_args *args)
 {
   if (n == 1) {
-    const ani_readout_group<1> group = {{arrays_of(args)}};
+    const ani_readout_batch<1> batch = {{arrays_of(args)}};
     MLFF_LAUNCH(backend, ani_readout_kernel<1>, mlff_cuda_blocks(args->n_rows, READOUT_WARPS), WARP * READOUT_WARPS, 0,
-                group);
+                batch);
     return;
   }
-  for (int begin = 0; begin < n; begin += MANY) {
-    const int n_here = n - begin < MANY ? n - begin : MANY;
-    ani_readout_group<MANY> group;
+  for (int begin = 0; begin < n; begin += MOST_NETWORKS) {
+    const int n_here = n - begin < MOST_NETWORKS ? n - begin : MOST_NETWORKS;
+    ani_readout_batch<MOST_NETWORKS> batch;
     int64_t n_rows = 0;
-    memset(&group, 0, sizeof group);
+    memset(&batch, 0, sizeof batch);
     for (int k = 0; k < n_here; k++) {
-      group.of[k] = arrays_of(&args[begin + k]);
-      n_rows = group.of[k].n_rows > n_rows ? group.of[k].n_rows : n_rows;
+      batch.networks[k] = arrays_of(&args[begin + k]);
+      n_rows = batch.networks[k].n_rows > n_rows ? batch.networks[k].n_rows : n_rows;
     }
-    MLFF_LAUNCH(backend, ani_readout_kernel<MANY>, dim3(mlff_cuda_blocks(n_rows, READOUT_WARPS), (unsigned) n_here),
-                WARP * READOUT_WARPS, 0, group);
+    MLFF_LAUNCH(backend, ani_readout_kernel<MOST_NETWORKS>,
+                dim3(mlff_cuda_blocks(n_rows, READOUT_WARPS), (unsigned) n_here), WARP * READOUT_WARPS, 0, batch);
   }
 }
 

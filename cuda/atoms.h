@@ -1,5 +1,5 @@
-/* atoms.h: operations on rows of the same atoms, deferred, then done by one fused kernel (atoms.cu): their arguments,
- * and what is done for one row or channel, which the kernels of single operations share.
+/* atoms.h: operations on rows of the same atoms that can be deferred and then run by one fused kernel (atoms.cu): their
+ * arguments, and the code of one row or channel, which the kernels of single operations use as well.
  */
 #ifndef MLFF_CUDA_ATOMS_H
 #define MLFF_CUDA_ATOMS_H
@@ -10,9 +10,9 @@
 
 namespace ATOMS { /* structures differ between element types */
 
-/* ---- products: linear.cu ----------------------------------------------------------------------------------------- */
+/* ---- GEMMs: linear.cu -------------------------------------------------------------------------------------------- */
 
-/* Weights are [padded_rows(n_in)][n_out], with zeros behind n_in: whole steps read no further. */
+/* Weights are [padded_rows(n_in)][n_out], zeros from row n_in on, so that loops over k need no remainder. */
 enum { PADDED_ROWS = 32 };
 static __host__ __device__ __forceinline__ int padded_rows(int n_in)
 {
@@ -25,10 +25,10 @@ typedef struct linear_arrays {
   real *y, *slope;
   double alpha;
   int n_in, n_out, act, accumulate;
-  int x_in_vectors, y_in_vectors; /* whether rows can be read, and written, four numbers at a time */
+  int x_in_vectors, y_in_vectors; /* rows of x, and of y, slope and scale, allow loads and stores of four values */
 } linear_arrays;
 
-/* From its value; NaN stays. */
+/* d celu(v)/dv from the value celu(v); NaN stays NaN. */
 MLFF_DEVICE real celu_slope(real value, real inverse_alpha)
 {
   return mlff_celu_slope(value > 0 ? (real) 0 : value, inverse_alpha);
@@ -39,8 +39,8 @@ MLFF_DEVICE real celu_value(real v, real alpha, real *slope)
   return mlff_celu(v < 0 ? (real) 0 : v, v > 0 ? (real) 1 : real_exp(v / alpha), alpha, slope);
 }
 
-/* act(v) and its slope. ACT: the activation, or ANY_BUT_SSP where it is known only when it runs, and SSP would take
- * registers that are needed. Twin: finish_vector of cpu/linear.c. */
+/* act(v) and its slope. ACT: the activation, or ANY_BUT_SSP: `act` is chosen at run time, without SSP, which costs
+ * registers. Twin: finish_vector of cpu/linear.c. */
 enum { ANY_BUT_SSP = -1 };
 template <int ACT> MLFF_DEVICE real activated(int act, real alpha, real v, real *slope)
 {
@@ -52,6 +52,7 @@ template <int ACT> MLFF_DEVICE real activated(int act, real alpha, real v, real 
   return celu_value(v, alpha, slope);
 }
 
+/* Epilogue of one accumulator v of y[row][col]. */
 template <int ACT> MLFF_DEVICE void finish_value(const linear_arrays &a, real v, int64_t row, int col)
 {
   const int act = ACT == ANY_BUT_SSP ? a.act : ACT;
@@ -70,8 +71,7 @@ template <int ACT> MLFF_DEVICE void finish_value(const linear_arrays &a, real v,
 
 /* ---- updates of atoms: painn_mix.cu; i: atom, k: channel; I: the type of indices --------------------------------- */
 
-/* All is read before anything is written: to a compiler, arrays may be the same, and what is read behind a write waits
- * for what that writes. */
+/* Loads come before stores: the compiler must assume that arrays alias. */
 
 typedef struct mix_arrays {
   const real *vw, *y, *mu, *grad, *grad_qn, *grad_m;
@@ -201,7 +201,7 @@ MLFF_DEVICE void readout_atom(const readout_arrays &a, int64_t i, int lane)
   if (lane == 0) a.energy[i] = species < 0 ? (real) 0 : (real) a.bias + sum;
 }
 
-/* ---- putting off ------------------------------------------------------------------------------------------------- */
+/* ---- deferred operations ----------------------------------------------------------------------------------------- */
 
 enum step_kind {
   STEP_LINEAR = 0,
@@ -213,46 +213,40 @@ enum step_kind {
   STEP_READOUT
 };
 
-/* A product of rows so few that int holds every index. A worker has `rows` rows and `columns` columns of a slice of the
- * sums; all of them take n_passes. x_at: where rows that are kept have x, or -1. parts_at: where slices are, behind
- * x. */
-typedef struct alignas(16) row_product {
+/* linear_arrays with int indices. A worker thread computes one column of `rows` rows at a time; n_passes cover all
+ * columns. */
+typedef struct alignas(16) row_gemm {
   const real *x, *weight, *bias, *scale;
   real *y, *slope;
   double alpha;
   int ldx, ldy, ld_slope, ld_scale, n_in, n_out, act, accumulate;
-  int ld, chunk_rows; /* ld: n_in in whole vectors; chunk_rows: of weights, copied at once */
-  int rows, columns, n_slices, n_passes, x_at, parts_at, x_in_vectors;
-  uint32_t of_columns, of_slices; /* reciprocals: of n_out / columns, and of n_slices */
-  int unused[3];
-} row_product;
-
-/* Pointers to numbers, with which all arrays but linear_arrays begin; the most of them. */
-enum { POINTERS = 14 };
-static __host__ __device__ __forceinline__ int pointers_of(int kind)
-{
-  return kind == STEP_LINEAR ? 6 : kind == STEP_READOUT ? 5 : (int) POINTERS;
-}
+  int ld, chunk_rows, rows, n_passes; /* ld: padded_rows(n_in); chunk_rows: rows of weights that are copied together */
+  int x_in_vectors, unused;           /* as in linear_arrays */
+} row_gemm;
 
 typedef struct atom_step {
-  int kind, rows_per_atom; /* rows: of products */
-  uint32_t of_in, of_out;  /* reciprocals: of ld (in vectors), and of n_out or features */
+  int kind, rows_per_atom;          /* rows: of GEMMs */
+  uint32_t inverse_in, inverse_out; /* reciprocals of ld (in vectors), and of n_out or features */
   union {
-    linear_arrays linear; /* as they are put off */
-    row_product product;
+    linear_arrays linear; /* before the step is queued */
+    row_gemm gemm;
     mix_arrays mix;
     readout_arrays readout;
-    real *pointer[POINTERS];
-  } of;
+  } args;
 } atom_step;
-static_assert(offsetof(row_product, alpha) == 6 * sizeof(real *), "pointers_of");
-static_assert(offsetof(readout_arrays, species) == 5 * sizeof(real *), "pointers_of");
-static_assert(offsetof(mix_arrays, n) == POINTERS * sizeof(real *), "pointers_of");
+
+enum { MOST_STEPS = 20 };
+/* Argument of the fused kernel. */
+typedef struct atom_steps {
+  int64_t n_atoms;
+  int n_steps, per_block, chunk, unused[3]; /* per_block: atoms; chunk: values of a buffer of weights */
+  atom_step steps[MOST_STEPS];
+} atom_steps;
 
 } // namespace ATOMS
 
-/* Whether it was deferred: when operations are, and its n_rows rows are those of the atoms, most_per_atom or less for
- * each. Sets rows_per_atom. */
-bool MLFF_CUDA(put_off)(mlff_backend *, ATOMS::atom_step *, int64_t n_rows, int most_per_atom);
+/* True: the step was deferred. It is when operations are (atoms_begin) and its n_rows rows are those of the atoms, at
+ * most most_per_atom for each. Sets rows_per_atom. */
+bool MLFF_CUDA(defer)(mlff_backend *, ATOMS::atom_step *, int64_t n_rows, int most_per_atom);
 
 #endif

@@ -1,21 +1,22 @@
 /* linear.cu: y = act(x W^T + b) on the GPU, one GEMM or a batch of them. Twin: cpu/linear.c.
  *
- * Weights are packed as [padded_rows(n_in)][n_out], so that neighbouring threads read neighbouring columns. With
- * `precision mixed` products go through tensor cores (linear_mixed.h).
+ * Weights are packed as [padded_rows(n_in)][n_out]: adjacent threads read adjacent columns. `precision mixed` uses
+ * tensor cores (linear_mixed.h).
  */
 #include "linear_mixed.h"
+#include "linear_tile.h"
 
 #include <cstdlib>
 
-/* A thread owns OWN x OWN values of a tile of y, with few blocks FEW x FEW, for more of them. */
-enum { OWN = 8, FEW = 4, SIDE = 8, LINEAR_THREADS = SIDE * SIDE, LINEAR_DEPTH = 16 };
-enum { BLOCKS_PER_SM = 2 }; /* with fewer blocks multiprocessors would be idle, and smaller tiles are taken */
+/* A thread computes LARGE x LARGE values of a tile of y, or SMALL x SMALL when large tiles are fewer than BLOCKS_PER_SM
+ * per multiprocessor and would leave some idle. */
+enum { LARGE = 8, SMALL = 4, SIDE = 8, LINEAR_THREADS = SIDE * SIDE, LINEAR_DEPTH = 16, BLOCKS_PER_SM = 2 };
 
-/* With n_bytes more behind the weights. */
+/* Packs and uploads the weights, with n_bytes of room after them. */
 static mlff_status pack_weights(mlff_backend *backend, mlff_linear *linear, const double *weight, const double *bias,
                                 int n_out, int n_in, int transpose, size_t n_bytes, mlff_error *error)
 {
-  const int rows = transpose ? n_out : n_in, cols = transpose ? n_in : n_out; /* of the product x[rows] -> y[cols] */
+  const int rows = transpose ? n_out : n_in, cols = transpose ? n_in : n_out; /* x[rows] -> y[cols] */
   const size_t n = (size_t) n_weights(rows, cols);
   MLFF_TRY(mlff_buf_reserve(backend, &linear->packed, n * sizeof(real) + n_bytes, error));
   MLFF_TRY(mlff_buf_reserve(backend, &linear->bias, (size_t) cols * sizeof(real), error));
@@ -42,62 +43,60 @@ mlff_status MLFF_CUDA(linear_pack_cuda)(mlff_backend *backend, mlff_linear *line
 
 namespace { /* kernels and their arguments differ between element types */
 
-enum { VECTOR = 4, CHUNK = 16 / sizeof(real) }; /* numbers that are read, and copied, at once */
+enum { VECTOR = 4, CHUNK = 16 / sizeof(real) }; /* values per load, and per asynchronous copy */
 
-/* STAGES pairs of tiles, x [TILE][X_LD] and w [LINEAR_DEPTH][TILE], of which one is read while the others are filled:
- * more of them where few blocks have a multiprocessor, and do not fill the waits of one another. Of rows that are not
- * there the last one is copied: their sums are not kept. */
+/* Double-buffered tiles x [TILE][X_LD] and w [LINEAR_DEPTH][TILE]. Rows from n_rows on are copies of the last row,
+ * whose results are not stored. */
 template <int N> struct linear_tiles {
   enum { TILE = SIDE * N, X_LD = LINEAR_DEPTH + VECTOR, X_TILE = TILE * X_LD, W_TILE = LINEAR_DEPTH * TILE };
-  enum { STAGES = N == FEW ? 4 : 2, AHEAD = STAGES - 1 };
   enum { X_ROWS = LINEAR_THREADS * CHUNK / LINEAR_DEPTH, W_ROWS = LINEAR_THREADS * CHUNK / TILE };
   enum { CHUNKS = TILE / X_ROWS };
   static_assert(CHUNKS * W_ROWS == LINEAR_DEPTH && W_ROWS * TILE == LINEAR_THREADS * CHUNK, "whole rows at a time");
   const linear_arrays &a;
-  real *shared; /* [STAGES][X_TILE], [STAGES][W_TILE] */
+  real *shared; /* [2][X_TILE], [2][W_TILE] */
   int64_t row0;
   int col0, in_vectors, x_row, x_k, w_row, w_col; /* rows and columns of the thread's first chunk */
-  int x_at[CHUNKS];
+  int x_offset[CHUNKS];
 
   __device__ __forceinline__ linear_tiles(const linear_arrays &arrays, real *memory)
       : a(arrays), shared(memory), row0((int64_t) blockIdx.y * TILE), col0((int) blockIdx.x * TILE)
   {
-    const int at = (int) threadIdx.x * CHUNK;
+    const int first = (int) threadIdx.x * CHUNK;
     in_vectors = a.x_in_vectors && a.n_out % VECTOR == 0;
-    x_row = at / LINEAR_DEPTH;
-    x_k = at % LINEAR_DEPTH;
-    w_row = at / TILE;
-    w_col = at % TILE;
+    x_row = first / LINEAR_DEPTH;
+    x_k = first % LINEAR_DEPTH;
+    w_row = first / TILE;
+    w_col = first % TILE;
 #pragma unroll
     for (int q = 0; q < CHUNKS; q++) {
       const int64_t row = x_row + q * X_ROWS, last = a.n_rows - 1 - row0;
-      x_at[q] = (int) (row < last ? row : last) * (int) a.ldx;
+      x_offset[q] = (int) (row < last ? row : last) * (int) a.ldx;
     }
   }
 
   __device__ __forceinline__ real *x_tile(int k0) const
   {
-    return shared + k0 / LINEAR_DEPTH % STAGES * X_TILE;
+    return shared + k0 / LINEAR_DEPTH % 2 * X_TILE;
   }
   __device__ __forceinline__ real *w_tile(int k0) const
   {
-    return shared + STAGES * X_TILE + k0 / LINEAR_DEPTH % STAGES * W_TILE;
+    return shared + 2 * X_TILE + k0 / LINEAR_DEPTH % 2 * W_TILE;
   }
 
   __device__ __forceinline__ void copy_vectors(int k0) const
   {
-    real *to_x = x_tile(k0) + x_row * X_LD + x_k, *to_w = w_tile(k0) + w_row * TILE + w_col;
+    real *tile_x = x_tile(k0) + x_row * X_LD + x_k, *tile_w = w_tile(k0) + w_row * TILE + w_col;
     const int k = k0 + x_k, col = col0 + w_col;
-    const real *x = a.x + row0 * a.ldx + (k < a.n_in ? k : 0); /* weights behind n_in are zero: any numbers do */
+    const real *x = a.x + row0 * a.ldx + (k < a.n_in ? k : 0); /* weights from n_in on are 0 */
     const real *w = a.weight + (int64_t) (k0 + w_row) * a.n_out + (col < a.n_out ? col : 0);
 #pragma unroll
     for (int q = 0; q < CHUNKS; q++) {
-      copy_ahead<CHUNK>(to_x + q * X_ROWS * X_LD, x + x_at[q]);
-      copy_ahead<CHUNK>(to_w + q * W_ROWS * TILE, w + (int64_t) (q * W_ROWS) * a.n_out);
+      copy_async<CHUNK>(tile_x + q * X_ROWS * X_LD, x + x_offset[q]);
+      copy_async<CHUNK>(tile_w + q * W_ROWS * TILE, w + (int64_t) (q * W_ROWS) * a.n_out);
     }
   }
 
-  __device__ __forceinline__ void copy_numbers(int k0) const
+  __device__ __forceinline__ void copy_values(int k0) const
   {
 #pragma unroll 1
     for (int q = (int) threadIdx.x; q < TILE * LINEAR_DEPTH; q += LINEAR_THREADS) {
@@ -114,44 +113,44 @@ template <int N> struct linear_tiles {
     if (k0 < a.n_in && in_vectors)
       copy_vectors(k0);
     else if (k0 < a.n_in)
-      copy_numbers(k0);
+      copy_values(k0);
     __pipeline_commit();
   }
 
-  /* Those of k0 are there, and those of the next AHEAD steps on their way. */
-  __device__ __forceinline__ void wait(int k0) const
+  /* Waits for the tiles of k0 and starts the copy of the next ones. */
+  __device__ __forceinline__ void wait_tile(int k0) const
   {
-    __pipeline_wait_prior(AHEAD - 1);
+    __pipeline_wait_prior(0);
     __syncthreads();
-    start(k0 + AHEAD * LINEAR_DEPTH);
+    start(k0 + LINEAR_DEPTH);
   }
 };
 
-/* y[i][o] = act(b[o] + sum_k x[i][k] w[k][o]) (+ y[i][o]), slope[i][o] = act', or y[i][o] = (...) scale[i][o], with the
- * slope of CELU in place of the scale that is its value; or as in orb_linear.
+/* y[i][o] = act(b[o] + sum_k x[i][k] w[k][o]) (+ y[i][o]), slope[i][o] = act', or y[i][o] = (...) scale[i][o]; with
+ * CELU, scale is its value, from which the slope is made.
  *   x [n_rows][ldx], w [n_in][n_out], b [n_out], y slope scale [n_rows][ld]
- * Grid: x over tiles of SIDE N columns, y over tiles of as many rows, z over the products; blocks outside of the y of
- * theirs do nothing. A block owns one tile of y and walks through k in steps of LINEAR_DEPTH, whose parts of x and w
- * are copied to shared memory AHEAD steps before. A thread owns N x N values: every fourth row of half a tile, and
- * columns in vectors of four, SIDE vectors apart; neighboring lanes share columns, those behind them rows, so that half
- * a warp is served at once. Summed over k in order: deterministic. Twin: linear_cpu. */
-template <int ACT, int N, int N_PRODUCTS>
-__global__ void __launch_bounds__(LINEAR_THREADS, 1) linear_kernel(linear_group<N_PRODUCTS> group)
+ * Grid: x over tiles of SIDE N columns, y over tiles of as many rows, z over the GEMMs. A block owns one tile of y and
+ * walks through k in steps of LINEAR_DEPTH, whose tiles of x and w are copied asynchronously one step ahead. A thread
+ * owns N x N values: every fourth row of half a tile, and columns in vectors of four, SIDE vectors apart. Adjacent
+ * lanes share columns, the next ones rows, so that half a warp is served by one access. Summed over k in order:
+ * deterministic. Twin: linear_cpu. */
+template <int ACT, int N, int N_GEMMS>
+__global__ void __launch_bounds__(LINEAR_THREADS, 1) linear_kernel(linear_batch<N_GEMMS> batch)
 {
   grid_dependency_wait();
-  typedef linear_tiles<N> tiles_of;
+  typedef linear_tiles<N> sizes;
   typedef vector_of<VECTOR> vector;
-  enum { TILE = tiles_of::TILE, N_VECTORS = N / VECTOR, ROW_STEP = 4, PAD = 8 };
-  enum { SIZE = tiles_of::STAGES * (tiles_of::X_TILE + tiles_of::W_TILE) };
-  static_assert(SIZE >= TILE * (TILE + PAD), "sums fit where x and w were");
+  enum { TILE = sizes::TILE, N_VECTORS = N / VECTOR, ROW_STEP = 4, PAD = 8 };
+  enum { SIZE = 2 * (sizes::X_TILE + sizes::W_TILE) };
+  static_assert(SIZE >= TILE * (TILE + PAD), "accumulators reuse the memory of x and w");
   MLFF_SHARED(vector, vectors, SIZE / VECTOR);
   real *const shared = (real *) (void *) vectors;
-  const linear_arrays &a = group.of[N_PRODUCTS == 1 ? 0 : blockIdx.z];
+  const linear_arrays &a = batch.gemms[N_GEMMS == 1 ? 0 : blockIdx.z];
   if ((int64_t) blockIdx.y * TILE >= a.n_rows || (int) blockIdx.x * TILE >= a.n_out) return;
-  const tiles_of tiles(a, shared);
+  const sizes tiles(a, shared);
   const int lane = (int) threadIdx.x % WARP, half = (int) threadIdx.x / WARP * (TILE / 2);
   const int my_row = half + lane / 16 * 2 + lane % 2, my_col = lane / 2 % SIDE * VECTOR;
-  const bool has_rows = tiles.row0 + half < a.n_rows; /* of few rows, some warps have none */
+  const bool has_rows = tiles.row0 + half < a.n_rows;
   real sum[N][N];
 #pragma unroll
   for (int c = 0; c < N; c++) {
@@ -160,16 +159,16 @@ __global__ void __launch_bounds__(LINEAR_THREADS, 1) linear_kernel(linear_group<
 #pragma unroll
     for (int r = 0; r < N; r++) sum[r][c] = first;
   }
-  for (int k0 = 0; k0 < tiles_of::AHEAD * LINEAR_DEPTH; k0 += LINEAR_DEPTH) tiles.start(k0);
+  tiles.start(0);
   for (int k0 = 0; k0 < a.n_in; k0 += LINEAR_DEPTH) {
-    tiles.wait(k0);
+    tiles.wait_tile(k0);
     if (!has_rows) continue;
-    const real *x_tile = tiles.x_tile(k0) + my_row * tiles_of::X_LD, *w_tile = tiles.w_tile(k0) + my_col;
+    const real *x_tile = tiles.x_tile(k0) + my_row * sizes::X_LD, *w_tile = tiles.w_tile(k0) + my_col;
 #pragma unroll
     for (int k = 0; k < LINEAR_DEPTH; k += VECTOR) {
       vector x[N], w[N_VECTORS];
 #pragma unroll
-      for (int r = 0; r < N; r++) x[r] = load_vector<VECTOR>(x_tile + r * ROW_STEP * tiles_of::X_LD + k);
+      for (int r = 0; r < N; r++) x[r] = load_vector<VECTOR>(x_tile + r * ROW_STEP * sizes::X_LD + k);
 #pragma unroll
       for (int q = 0; q < VECTOR; q++) {
 #pragma unroll
@@ -181,7 +180,7 @@ __global__ void __launch_bounds__(LINEAR_THREADS, 1) linear_kernel(linear_group<
       }
     }
   }
-  __syncthreads(); /* all have read x and w */
+  __syncthreads(); /* x and w are no longer read */
 #pragma unroll
   for (int r = 0; r < N; r++)
 #pragma unroll
@@ -191,46 +190,70 @@ __global__ void __launch_bounds__(LINEAR_THREADS, 1) linear_kernel(linear_group<
       for (int q = 0; q < VECTOR; q++) v.of[q] = sum[r][c * VECTOR + q];
       store_vector<VECTOR>(shared + (my_row + r * ROW_STEP) * (TILE + PAD) + my_col + c * (SIDE * VECTOR), v);
     }
-  finish_tile<ACT, TILE, TILE, PAD, LINEAR_THREADS>(group, a, tiles.row0, tiles.col0, shared);
+  epilogue<ACT, TILE, TILE, PAD, LINEAR_THREADS>(a, tiles.row0, tiles.col0, shared);
 }
 
 } // namespace
 
 /* ---- ops --------------------------------------------------------------------------------------------------------- */
 
-/* Kernels for one product and for many, by activation. */
+/* A kernel and its sizes, for one GEMM and for a batch, by activation. */
 typedef struct linear_kernels {
   const char *name;
-  int rows, cols, n_threads, shared; /* of a tile of y; of a block: threads, and bytes of dynamic shared memory */
-  void (*one[4])(linear_group<1>);
-  void (*many[4])(linear_group<MANY>);
+  int rows, cols, n_threads, shared; /* of a tile of y; threads and bytes of dynamic shared memory of a block */
+  void (*one[4])(linear_batch<1>);
+  void (*many[4])(linear_batch<MOST_GEMMS>);
 } linear_kernels;
 
-#define LINEAR_KERNELS(kernel, rows, cols, n_threads, shared, ...)                                                     \
-  {                                                                                                                    \
-#kernel, rows, cols, n_threads, shared,                                                                            \
-        {kernel < MLFF_ACT_NONE, ##__VA_ARGS__, 1>, kernel < MLFF_ACT_SILU, ##__VA_ARGS__, 1>, kernel < MLFF_ACT_CELU, \
-         ##__VA_ARGS__, 1>, kernel < MLFF_ACT_SSP, ##__VA_ARGS__, 1> },                                                \
-    {                                                                                                                  \
-      kernel<MLFF_ACT_NONE, ##__VA_ARGS__, MANY>, kernel<MLFF_ACT_SILU, ##__VA_ARGS__, MANY>,                          \
-          kernel<MLFF_ACT_CELU, ##__VA_ARGS__, MANY>, kernel<MLFF_ACT_SSP, ##__VA_ARGS__, MANY>                        \
-    }                                                                                                                  \
-  }
-static const linear_kernels plain = LINEAR_KERNELS(linear_kernel, SIDE *OWN, SIDE *OWN, LINEAR_THREADS, 0, OWN);
-static const linear_kernels narrow = LINEAR_KERNELS(linear_kernel, SIDE *FEW, SIDE *FEW, LINEAR_THREADS, 0, FEW);
+/* Instances of a kernel; kernel<ACT, N_GEMMS>() is one of them. */
+template <int N> struct plain_instances {
+  template <int ACT, int N_GEMMS> static constexpr auto kernel() { return linear_kernel<ACT, N, N_GEMMS>; }
+};
+
+template <typename T>
+static constexpr linear_kernels table_of(const char *name, int rows, int cols, int n_threads, int shared)
+{
+  return {name,
+          rows,
+          cols,
+          n_threads,
+          shared,
+          {T::template kernel<MLFF_ACT_NONE, 1>(), T::template kernel<MLFF_ACT_SILU, 1>(),
+           T::template kernel<MLFF_ACT_CELU, 1>(), T::template kernel<MLFF_ACT_SSP, 1>()},
+          {T::template kernel<MLFF_ACT_NONE, MOST_GEMMS>(), T::template kernel<MLFF_ACT_SILU, MOST_GEMMS>(),
+           T::template kernel<MLFF_ACT_CELU, MOST_GEMMS>(), T::template kernel<MLFF_ACT_SSP, MOST_GEMMS>()}};
+}
+
+template <int N> static constexpr linear_kernels plain_table()
+{
+  return table_of<plain_instances<N>>("linear_kernel", SIDE * N, SIDE * N, LINEAR_THREADS, 0);
+}
+
+static const linear_kernels large_tiles = plain_table<LARGE>(), small_tiles = plain_table<SMALL>();
+
 #if !MLFF_REAL_IS_DOUBLE
-#define MIXED_KERNELS(rows, cols)                                                     \
-  LINEAR_KERNELS(linear_mixed_kernel, rows, cols, (mixed_sizes<rows, cols>::THREADS), \
-                 (mixed_sizes<rows, cols>::BYTES), rows, cols)
+template <int ROWS, int COLS> struct mixed_instances {
+  template <int ACT, int N_GEMMS> static constexpr auto kernel()
+  {
+    return linear_mixed_kernel<ACT, ROWS, COLS, N_GEMMS>;
+  }
+};
+
+template <int ROWS, int COLS> static constexpr linear_kernels mixed_table()
+{
+  typedef mixed_sizes<ROWS, COLS> sizes;
+  return table_of<mixed_instances<ROWS, COLS>>("linear_mixed_kernel", ROWS, COLS, sizes::THREADS, sizes::BYTES);
+}
+
 /* The largest tiles first. */
-static const linear_kernels mixed[] = {MIXED_KERNELS(MIXED_ROWS, WIDE), MIXED_KERNELS(MIXED_ROWS, NARROW),
-                                       MIXED_KERNELS(MIXED_HALF, NARROW), MIXED_KERNELS(MIXED_FEW, NARROW)};
-enum { N_MIXED = sizeof mixed / sizeof *mixed };
+static const linear_kernels mixed_kernels[] = {mixed_table<128, 128>(), mixed_table<128, 64>(), mixed_table<64, 64>(),
+                                               mixed_table<32, 64>()};
+enum { N_MIXED = sizeof mixed_kernels / sizeof *mixed_kernels };
 #endif
 
 enum { MOST_TILES = 65535 }; /* in y of a grid: more rows take more launches */
 
-/* Of all products. */
+/* Tiles of all GEMMs. */
 static int64_t n_tiles(const linear_kernels &kernels, int n, const mlff_linear *const *linears,
                        const mlff_linear_args *args)
 {
@@ -240,26 +263,25 @@ static int64_t n_tiles(const linear_kernels &kernels, int n, const mlff_linear *
   return n_all;
 }
 
-/* Those with the larger tiles, if they fill the GPU. */
 static const linear_kernels &fitting(mlff_backend *backend, int n, const mlff_linear *const *linears,
                                      const mlff_linear_args *args)
 {
   const int64_t enough = (int64_t) BLOCKS_PER_SM * mlff_cuda_of(backend)->n_multiprocessors;
-  return n_tiles(plain, n, linears, args) >= enough ? plain : narrow;
+  return n_tiles(large_tiles, n, linears, args) >= enough ? large_tiles : small_tiles;
 }
 
 #if !MLFF_REAL_IS_DOUBLE
-/* Whether weights, which are padded to narrow tiles, are whole tiles of these, and a block can have their memory. */
-static bool can_have(const mlff_cuda_backend *cuda, const linear_kernels &kernels, int n,
-                     const mlff_linear *const *linears)
+/* Whether the padded weights are whole tiles of this kernel and a block can have its shared memory. */
+static bool can_run(const mlff_cuda_backend *cuda, const linear_kernels &kernels, int n,
+                    const mlff_linear *const *linears)
 {
   bool are_whole = true;
   for (int k = 0; k < n; k++) are_whole = are_whole && padded_cols(linears[k]->n_out) % kernels.cols == 0;
   return are_whole && kernels.shared <= cuda->most_shared_mixed;
 }
 
-/* Those with which the multiprocessor that has most tiles has least to do: sums, and for each row and column of a tile
- * what comes from the L2 cache, which takes about as long as L2_COST sums. */
+/* The kernel with the least work on the most loaded multiprocessor. The work of a tile is its accumulators, and the
+ * loads of its rows and columns from the L2 cache, each of which costs about L2_COST accumulators. */
 static const linear_kernels &fitting_mixed(mlff_backend *backend, int n, const mlff_linear *const *linears,
                                            const mlff_linear_args *args)
 {
@@ -268,24 +290,24 @@ static const linear_kernels &fitting_mixed(mlff_backend *backend, int n, const m
   int64_t least = INT64_MAX;
   int best = N_MIXED - 1;
   for (int which = 0; which < N_MIXED; which++) {
-    const linear_kernels &of = mixed[which];
-    const int64_t most = (n_tiles(of, n, linears, args) + cuda->n_multiprocessors - 1) / cuda->n_multiprocessors;
-    const int64_t work = most * (of.rows * of.cols + L2_COST * (of.rows + of.cols));
-    if (work >= least || !can_have(cuda, of, n, linears)) continue;
+    const linear_kernels &kernels = mixed_kernels[which];
+    const int64_t most = (n_tiles(kernels, n, linears, args) + cuda->n_multiprocessors - 1) / cuda->n_multiprocessors;
+    const int64_t work = most * (kernels.rows * kernels.cols + L2_COST * (kernels.rows + kernels.cols));
+    if (work >= least || !can_run(cuda, kernels, n, linears)) continue;
     least = work;
     best = which;
   }
-  return mixed[best];
+  return mixed_kernels[best];
 }
 #endif
 
-/* Whether four numbers of a row that follow one another, from a multiple of four on, can be read at once. */
+/* Whether rows allow aligned loads of four values. */
 static int is_in_vectors(const void *x, int64_t ld)
 {
   return (uintptr_t) x % alignof(vector_of<4>) == 0 && (!x || ld % 4 == 0);
 }
 
-/* Rows row .. row + n of a product. */
+/* Rows row .. row + n of a GEMM. */
 static linear_arrays arrays_of(const mlff_linear *linear, const mlff_linear_args *args, int64_t row, int64_t n)
 {
   linear_arrays a;
@@ -312,88 +334,66 @@ static linear_arrays arrays_of(const mlff_linear *linear, const mlff_linear_args
   return a;
 }
 
-/* Rows row and on of what orb_gather adds. */
-static edge_rows edges_of(const mlff_orb_gather_args *gather, int64_t row)
-{
-  const int64_t first = mlff_orb_first_row(gather->graph, gather->begin) + row;
-  return {(const int32_t *) gather->graph->node.data + first,
-          (const real *) gather->from_sender,
-          (const real *) gather->from_receiver,
-          gather->width,
-          (uint32_t) first,
-          (uint32_t) gather->graph->stride};
-}
-
-/* gather: of orb_linear, or NULL. */
-static void start_one(mlff_backend *backend, const linear_kernels &kernels, const mlff_linear *linear,
-                      const mlff_linear_args *args, const mlff_orb_gather_args *gather)
-{
-  const int64_t most_rows = (int64_t) MOST_TILES * kernels.rows;
-  const mlff_act act = gather ? MLFF_ACT_SSP : args->act;
-  for (int64_t row = 0; row < args->n_rows; row += most_rows) {
-    const int64_t n = args->n_rows - row < most_rows ? args->n_rows - row : most_rows;
-    linear_group<1> group = {{arrays_of(linear, args, row, n)}, {}};
-    group.of[0].act = (int) act;
-    if (gather) group.edges = edges_of(gather, row);
-    const dim3 grid(mlff_cuda_blocks(linear->n_out, kernels.cols), mlff_cuda_blocks(n, kernels.rows));
-    mlff_cuda_launch(backend, kernels.name, 0, kernels.one[act], grid, kernels.n_threads, kernels.shared, group);
-  }
-}
-
-static void start_many(mlff_backend *backend, const linear_kernels &kernels, int n, const mlff_linear *const *linears,
+static void launch_one(mlff_backend *backend, const linear_kernels &kernels, const mlff_linear *linear,
                        const mlff_linear_args *args)
 {
+  const int64_t most_rows = (int64_t) MOST_TILES * kernels.rows;
+  for (int64_t row = 0; row < args->n_rows; row += most_rows) {
+    const int64_t n = args->n_rows - row < most_rows ? args->n_rows - row : most_rows;
+    const linear_batch<1> batch = {{arrays_of(linear, args, row, n)}};
+    const dim3 grid(mlff_cuda_blocks(linear->n_out, kernels.cols), mlff_cuda_blocks(n, kernels.rows));
+    mlff_cuda_launch(backend, kernels.name, 0, kernels.one[args->act], grid, kernels.n_threads, kernels.shared, batch);
+  }
+}
+
+static void launch_many(mlff_backend *backend, const linear_kernels &kernels, int n, const mlff_linear *const *linears,
+                        const mlff_linear_args *args)
+{
   if (n == 1) {
-    start_one(backend, kernels, linears[0], args, NULL);
+    launch_one(backend, kernels, linears[0], args);
     return;
   }
-  for (int begin = 0; begin < n; begin += MANY) {
-    linear_group<MANY> group;
+  for (int begin = 0; begin < n; begin += MOST_GEMMS) {
+    linear_batch<MOST_GEMMS> batch;
     dim3 grid(0, 0, 0);
-    memset(&group, 0, sizeof group);
-    for (int k = begin; k < n && k < begin + MANY; k++) {
+    memset(&batch, 0, sizeof batch);
+    for (int k = begin; k < n && k < begin + MOST_GEMMS; k++) {
       if (args[k].n_rows > (int64_t) MOST_TILES * kernels.rows || args[k].act != args[begin].act) {
-        start_one(backend, kernels, linears[k], &args[k], NULL);
+        launch_one(backend, kernels, linears[k], &args[k]);
         continue;
       }
       const unsigned x = mlff_cuda_blocks(linears[k]->n_out, kernels.cols),
                      y = mlff_cuda_blocks(args[k].n_rows, kernels.rows);
-      group.of[grid.z++] = arrays_of(linears[k], &args[k], 0, args[k].n_rows);
+      batch.gemms[grid.z++] = arrays_of(linears[k], &args[k], 0, args[k].n_rows);
       grid.x = x > grid.x ? x : grid.x;
       grid.y = y > grid.y ? y : grid.y;
     }
     if (grid.z)
       mlff_cuda_launch(backend, kernels.name, 0, kernels.many[args[begin].act], grid, kernels.n_threads, kernels.shared,
-                       group);
+                       batch);
   }
 }
 
-/* Whether the product (a GEMM) was deferred: its rows are those of atoms, one or some for each. */
-static bool put_off(mlff_backend *backend, const mlff_linear *linear, const mlff_linear_args *args)
+/* True: deferred, as a GEMM with up to three rows for each atom. */
+static bool defer(mlff_backend *backend, const mlff_linear *linear, const mlff_linear_args *args)
 {
   atom_step step;
   if (args->act == MLFF_ACT_SSP || (args->act != MLFF_ACT_NONE && args->scale)) return false;
   memset(&step, 0, sizeof step);
   step.kind = STEP_LINEAR;
-  step.of.linear = arrays_of(linear, args, 0, args->n_rows);
-  return MLFF_CUDA(put_off)(backend, &step, args->n_rows, 3);
+  step.args.linear = arrays_of(linear, args, 0, args->n_rows);
+  return MLFF_CUDA(defer)(backend, &step, args->n_rows, 3);
 }
 
 void MLFF_CUDA(linear_cuda)(mlff_backend *backend, const mlff_linear *linear, const mlff_linear_args *args)
 {
-  if (!put_off(backend, linear, args)) start_one(backend, fitting(backend, 1, &linear, args), linear, args, NULL);
-}
-
-void MLFF_CUDA(orb_linear_cuda)(mlff_backend *backend, const mlff_linear *linear, const mlff_linear_args *args,
-                                const mlff_orb_gather_args *gather)
-{
-  start_one(backend, fitting(backend, 1, &linear, args), linear, args, gather);
+  if (!defer(backend, linear, args)) launch_one(backend, fitting(backend, 1, &linear, args), linear, args);
 }
 
 void MLFF_CUDA(linear_many_cuda)(mlff_backend *backend, int n, const mlff_linear *const *linears,
                                  const mlff_linear_args *args)
 {
-  start_many(backend, fitting(backend, n, linears, args), n, linears, args);
+  launch_many(backend, fitting(backend, n, linears, args), n, linears, args);
 }
 
 #if !MLFF_REAL_IS_DOUBLE
@@ -403,11 +403,11 @@ static mlff_status ask_for_shared_memory(mlff_backend *backend, mlff_error *erro
   if (cuda->most_shared_mixed) return MLFF_OK;
   cudaError_t failed = cudaSuccess;
   for (int which = 0; which < N_MIXED && failed == cudaSuccess; which++) {
-    const linear_kernels &k = mixed[which];
+    const linear_kernels &k = mixed_kernels[which];
     failed = mlff_cuda_opt_in_shared(cuda, &cuda->most_shared_mixed, k.one[0], k.one[1], k.one[2], k.one[3], k.many[0],
-                                      k.many[1], k.many[2], k.many[3]);
+                                     k.many[1], k.many[2], k.many[3]);
   }
-  return mlff_cuda_check(cuda, failed, "shared memory of products of precision mixed", error);
+  return mlff_cuda_check(cuda, failed, "shared memory of linear_mixed_kernel", error);
 }
 
 static mlff_status linear_pack_mixed_cuda(mlff_backend *backend, mlff_linear *linear, const double *weight,
@@ -428,29 +428,22 @@ static mlff_status linear_pack_mixed_cuda(mlff_backend *backend, mlff_linear *li
 
 static void linear_mixed_cuda(mlff_backend *backend, const mlff_linear *linear, const mlff_linear_args *args)
 {
-  if (!put_off(backend, linear, args)) start_one(backend, fitting_mixed(backend, 1, &linear, args), linear, args, NULL);
-}
-
-static void orb_linear_mixed_cuda(mlff_backend *backend, const mlff_linear *linear, const mlff_linear_args *args,
-                                  const mlff_orb_gather_args *gather)
-{
-  start_one(backend, fitting_mixed(backend, 1, &linear, args), linear, args, gather);
+  if (!defer(backend, linear, args)) launch_one(backend, fitting_mixed(backend, 1, &linear, args), linear, args);
 }
 
 static void linear_many_mixed_cuda(mlff_backend *backend, int n, const mlff_linear *const *linears,
                                    const mlff_linear_args *args)
 {
-  start_many(backend, fitting_mixed(backend, n, linears, args), n, linears, args);
+  launch_many(backend, fitting_mixed(backend, n, linears, args), n, linears, args);
 }
 
-/* Arrays that one step of an atom leaves to the next are those of a block of atoms: of PaiNN smaller blocks than in
- * float and double, more launches, less memory. */
+/* painn_block: atoms whose intermediate arrays exist at the same time. 33,792 are two tiles of 128 rows for each of 132
+ * multiprocessors, 5 % faster than 24,576 (PaiNN 128/3, 98,304 atoms, H200, 2026-11-28). */
 void mlff_cuda_ops_mixed(mlff_ops *ops)
 {
   ops->linear_pack = linear_pack_mixed_cuda;
   ops->linear = linear_mixed_cuda;
   ops->linear_many = linear_many_mixed_cuda;
-  ops->orb_linear = orb_linear_mixed_cuda;
-  ops->painn_block = 33792; /* of 132 multiprocessors, two tiles of MIXED_ROWS rows each */
+  ops->painn_block = 33792;
 }
 #endif

@@ -49,27 +49,12 @@ MLFF_DEVICE real real_sigmoid(real x)
   return (real) 1 / ((real) 1 + real_exp(-x));
 }
 
-/* log(1 + t), 0 <= t <= 1. In float: 2 atanh(t / (2 + t)) by a polynomial, relative error 8e-9. */
-MLFF_DEVICE real real_log_above(real t)
-{
-#if MLFF_REAL_IS_DOUBLE
-  return real_log((real) 1 + t);
-#else
-#if defined(__CUDA_ARCH__)
-  const real s = __fdividef(t, 2 + t), u = s * s;
-#else
-  const real s = t / (2 + t), u = s * s;
-#endif
-  return s * (2 + u * (0.66666317f + u * (0.40024915f + u * (0.2796058f + u * 0.28178316f))));
-#endif
-}
-
-/* Shifted softplus log(1 + exp(x)) - ln 2; above x = 20, x - ln 2 as in PyTorch, which float gives by rounding.
- * Propagates NaN. The shift by ln 2 makes the accuracy of log1p unnecessary. Twin: vssp of cpu/simd.h. */
+/* Shifted softplus log(1 + exp(x)) - ln 2, with x - ln 2 above 20 as in PyTorch; NaN stays NaN. The shift by ln 2 makes
+ * log1p unnecessary. Twin: vssp of cpu/simd.h. */
 MLFF_DEVICE real real_ssp(real x)
 {
-  const real smooth = (x < 0 ? (real) 0 : x) + real_log_above(real_exp(x < 0 ? x : -x));
-  return (MLFF_REAL_IS_DOUBLE && x > (real) 20 ? x : smooth) - (real) 0.69314718055994530942;
+  const real smooth = (x < 0 ? (real) 0 : x) + real_log((real) 1 + real_exp(x < 0 ? x : -x));
+  return (x > (real) 20 ? x : smooth) - (real) 0.69314718055994530942;
 }
 
 /* Sum over the 32 lanes, in a fixed order, in all of them. */

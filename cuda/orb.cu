@@ -1,20 +1,32 @@
-/* orb.cu: the operations of ops_orb.h on the GPU, but for the graph and messages. Twin: cpu/orb.c. Products are
- * linear.cu's.
+/* orb.cu: the operations of ops_orb.h on the GPU, except the graph (orb_graph.cu) and the GEMMs (linear.cu). Twin:
+ * cpu/orb.c.
  *
- * Rows without an edge (of the graph) go through the products and are read by nothing else.
+ * Rows without an edge pass through the GEMMs, and nothing else reads them. The messages that a node receives are
+ * summed over a list of its incoming edges, made with the graph: no atomics.
  */
 #include "orb.h"
+#include "vectors.h"
 
-enum { SUM_THREADS = 256, SUM_COLUMNS = 8 };
+/* EDGES_PER_BATCH: edges of a thread whose loads are batched. */
+enum { MESSAGE_THREADS = 256, EDGES_PER_BATCH = 4, SUM_THREADS = 256, SUM_COLUMNS = 8 };
 
 /* ---- rows of any width ------------------------------------------------------------------------------------------- */
 
 namespace { /* kernels and their arguments differ between element types */
 
-/* Row of this thread's warp in kernels with a warp for each row. */
-MLFF_DEVICE int64_t own_row()
+/* Row of this warp in kernels with a warp for each row. */
+MLFF_DEVICE int64_t warp_row()
 {
   return (int64_t) blockIdx.x * ROW_WARPS + threadIdx.x / WARP;
+}
+
+/* 1/sqrt(variance + epsilon) of a row, to all lanes. */
+MLFF_DEVICE real row_scale(const real *x, int64_t width, real mean, double epsilon, int lane)
+{
+  real square = 0;
+#pragma unroll 8
+  for (int64_t k = lane; k < width; k += WARP) square += (x[k] - mean) * (x[k] - mean);
+  return (real) 1 / real_sqrt(warp_sum(square) / (real) width + (real) epsilon);
 }
 
 /* ---- edges ------------------------------------------------------------------------------------------------------- */
@@ -26,13 +38,13 @@ typedef struct feature_arrays {
   double spacing;
 } feature_arrays;
 
-/* out[r][k] = exp(-(d - k spacing)^2) for k < n_basis, then the unit vector; vec [n_edges][4], out [n][n_basis + 3]
- * A warp owns row r of the block, a lane every 32nd column; those of rows without an edge are of a vector of
- * zeros. A block has ROW_WARPS warps; no shared memory; deterministic. Twin: orb_features_cpu. */
+/* out[r][k] = exp(-(d - k spacing)^2) for k < n_basis, then the unit vector; vec [n_edges][4], out [n][n_basis + 3] A
+ * warp owns row r of the block, a lane every 32nd column. Rows without an edge are those of a zero vector. A block has
+ * ROW_WARPS warps; no shared memory; deterministic. Twin: orb_features_cpu. */
 __global__ void __launch_bounds__(WARP *ROW_WARPS) orb_features_kernel(feature_arrays a)
 {
   grid_dependency_wait();
-  const int64_t r = own_row(), edge = a.first + r, n_columns = a.n_basis + 3;
+  const int64_t r = warp_row(), edge = a.first + r, n_columns = a.n_basis + 3;
   if (r >= a.n) return;
   for (int64_t k = threadIdx.x % WARP; k < n_columns; k += WARP) {
     const real x = a.vec[4 * edge + 3] - (real) k * (real) a.spacing;
@@ -49,12 +61,12 @@ typedef struct gather_arrays {
 
 /* y[r][k] = ssp(y[r][k] + from_sender[s][k] + from_receiver[b][k]) with the sender s and receiver b of row r;
  * y [n][width], from_sender [n_local][width], from_receiver [n_nodes][width]
- * A warp owns row r of the block, a lane every 32nd k; rows without an edge are left as they are. A block has ROW_WARPS
+ * A warp owns row r of the block, a lane every 32nd k; rows without an edge are not changed. A block has ROW_WARPS
  * warps; no shared memory; deterministic. Twin: orb_gather_cpu. */
 __global__ void __launch_bounds__(WARP *ROW_WARPS) orb_gather_kernel(gather_arrays a)
 {
   grid_dependency_wait();
-  const int64_t r = own_row(), edge = a.first + r;
+  const int64_t r = warp_row(), edge = a.first + r;
   if (r >= a.n || a.receiver[edge] < 0) return;
   const real *sender = a.from_sender + edge / a.stride * a.width;
   const real *receiver = a.from_receiver + a.receiver[edge] * a.width;
@@ -63,33 +75,148 @@ __global__ void __launch_bounds__(WARP *ROW_WARPS) orb_gather_kernel(gather_arra
 }
 
 typedef struct norm_arrays {
-  int64_t n;
+  int64_t n, width;
   const real *x, *gain, *shift;
   real *y;
   double epsilon;
-  int width, accumulate;
+  int64_t accumulate;
 } norm_arrays;
 
 /* y[r] (+)= (x[r] - mean_r) scale_r gain + shift, mean_r and 1/scale_r^2 = variance + epsilon over the row; x, y
  * [n][width]
- * A warp owns row r, a lane every 32nd N numbers; sums go through shuffles. A block has ROW_WARPS warps; no shared
- * memory; deterministic. Twin: orb_norm_cpu. */
-template <int N> __global__ void __launch_bounds__(WARP *ROW_WARPS) orb_norm_kernel(norm_arrays a)
+ * A warp owns row r, a lane every 32nd k; sums go through shuffles. A block has ROW_WARPS warps; no shared memory;
+ * deterministic. Twin: orb_norm_cpu. */
+__global__ void __launch_bounds__(WARP *ROW_WARPS) orb_norm_kernel(norm_arrays a)
 {
   grid_dependency_wait();
   const int lane = (int) threadIdx.x % WARP;
-  const int64_t r = own_row();
+  const int64_t r = warp_row();
   if (r >= a.n) return;
   const real *x = a.x + r * a.width;
-  real *y = a.y + r * a.width, mean, scale;
-  row_moments<N>(x, a.width, a.epsilon, lane, &mean, &scale);
-  for (int k = lane * N; k < a.width; k += WARP * N) {
-    const vector_of<N> gain = load_vector<N>(a.gain + k), shift = load_vector<N>(a.shift + k);
-    vector_of<N> v = load_vector<N>(x + k), before = {};
-    if (a.accumulate) before = load_vector<N>(y + k);
+  real *y = a.y + r * a.width, sum = 0;
+#pragma unroll 8
+  for (int64_t k = lane; k < a.width; k += WARP) sum += x[k];
+  const real mean = warp_sum(sum) / (real) a.width, scale = row_scale(x, a.width, mean, a.epsilon, lane);
+  for (int64_t k = lane; k < a.width; k += WARP) {
+    real v = (x[k] - mean) * scale * a.gain[k] + a.shift[k];
+    if (a.accumulate) v += y[k];
+    y[k] = v;
+  }
+}
+
+typedef struct message_arrays {
+  int64_t begin, first, end, stride, width; /* first atom; its first row; end of the rows */
+  const int64_t *in_row;
+  const int32_t *in_edge, *receiver;
+  const real *x, *gates, *gain, *shift, *env;
+  real *factors, *e, *received, *sent;
+  double epsilon, gate_bias[2];
+  int64_t last;
+} message_arrays;
+
+/* The factors of one edge, by a warp. Twin: edge_message. */
+MLFF_DEVICE void make_factors(const message_arrays &a, int64_t edge, int lane)
+{
+  const real *x = a.x + (edge - a.first) * a.width, *e = a.e + edge * a.width;
+  real receive = 0, send = 0, sum = 0;
+#pragma unroll 8
+  for (int64_t k = lane; k < a.width; k += WARP) {
+    receive += a.gates[k] * e[k];
+    send += a.gates[a.width + k] * e[k];
+    sum += x[k];
+  }
+  receive = warp_sum(receive);
+  send = warp_sum(send);
+  const real mean = warp_sum(sum) / (real) a.width, scale = row_scale(x, a.width, mean, a.epsilon, lane);
+  if (lane) return;
+  vector_of<N_FACTORS> factors;
+  factors.of[FACTOR_MEAN] = mean;
+  factors.of[FACTOR_SCALE] = scale;
+  factors.of[FACTOR_RECEIVE] = a.env[edge] * real_sigmoid(receive + (real) a.gate_bias[0]);
+  factors.of[FACTOR_SEND] = a.env[edge] * real_sigmoid(send + (real) a.gate_bias[1]);
+  store_vector<N_FACTORS>(a.factors + edge * N_FACTORS, factors);
+}
+
+/* Loads what channel k of the message of an edge needs. */
+MLFF_DEVICE void load_message(const message_arrays &a, int64_t edge, int64_t k, vector_of<N_FACTORS> *factors, real *x)
+{
+  *factors = load_vector<N_FACTORS>(a.factors + edge * N_FACTORS);
+  *x = a.x[(edge - a.first) * a.width + k];
+}
+
+/* m[edge][k] */
+MLFF_DEVICE real message_of(const vector_of<N_FACTORS> &factors, real x, real gain, real shift)
+{
+  return (x - factors.of[FACTOR_MEAN]) * factors.of[FACTOR_SCALE] * gain + shift;
+}
+
+/* For the edges of sender i:  a_receive and a_send = env sigmoid(gate . e + bias) and the moments of x into factors;
+ * with m = norm(x):  sent[i][k] = sum m[k] a_send,  e[k] += m[k] (unless `last`)
+ *   x [end - first][width], e [n_edges][width], factors [n_edges][N_FACTORS], gates [2][width], sent [n_local][width]
+ * A block owns sender i: first a warp every MESSAGE_THREADS/32-th edge, for its factors, by shuffles; then, behind a
+ * barrier, a thread every MESSAGE_THREADS-th channel, summed over the edges in order. Factors pass through global
+ * memory, where orb_receive_kernel reads them too. Deterministic. Twin: orb_message_cpu. */
+__global__ void __launch_bounds__(MESSAGE_THREADS) orb_send_kernel(message_arrays a)
+{
+  grid_dependency_wait();
+  const int64_t i = a.begin + blockIdx.x, begin = i * a.stride, end = begin + a.stride;
+  const int warp = (int) threadIdx.x / WARP, lane = (int) threadIdx.x % WARP;
+  for (int64_t edge = begin + warp; edge < end && a.receiver[edge] >= 0; edge += MESSAGE_THREADS / WARP)
+    make_factors(a, edge, lane);
+  __syncthreads();
+  for (int64_t k = threadIdx.x; k < a.width; k += MESSAGE_THREADS) {
+    const real gain = a.gain[k], shift = a.shift[k];
+    real sum = 0;
+    for (int64_t edge = begin; edge < end; edge += EDGES_PER_BATCH) {
+      vector_of<N_FACTORS> factors[EDGES_PER_BATCH] = {};
+      real x[EDGES_PER_BATCH] = {}, e[EDGES_PER_BATCH] = {};
+      bool is_edge[EDGES_PER_BATCH];
 #pragma unroll
-    for (int c = 0; c < N; c++) v.of[c] = (v.of[c] - mean) * scale * gain.of[c] + shift.of[c] + before.of[c];
-    store_vector<N>(y + k, v);
+      for (int q = 0; q < EDGES_PER_BATCH; q++) {
+        is_edge[q] = edge + q < end && a.receiver[edge + q] >= 0;
+        if (!is_edge[q]) continue;
+        load_message(a, edge + q, k, &factors[q], &x[q]);
+        if (!a.last) e[q] = a.e[(edge + q) * a.width + k];
+      }
+#pragma unroll
+      for (int q = 0; q < EDGES_PER_BATCH; q++) {
+        if (!is_edge[q]) continue;
+        const real m = message_of(factors[q], x[q], gain, shift);
+        sum += m * factors[q].of[FACTOR_SEND];
+        if (!a.last) a.e[(edge + q) * a.width + k] = e[q] + m;
+      }
+    }
+    a.sent[i * a.width + k] = sum;
+  }
+}
+
+/* received[b][k] += sum m[edge][k] a_receive over the edges in first .. end that end at node b, in their order
+ *   in_row [n_nodes][2], in_edge: of the graph; received [n_nodes][width]
+ * A block owns node b, a thread every MESSAGE_THREADS-th channel. After orb_send_kernel, which makes the factors. No
+ * shared memory; deterministic. Twin: orb_message_cpu. */
+__global__ void __launch_bounds__(MESSAGE_THREADS) orb_receive_kernel(message_arrays a)
+{
+  grid_dependency_wait();
+  const int64_t b = blockIdx.x, q_begin = a.in_row[2 * b], q_end = a.in_row[2 * b + 1];
+  if (q_begin == q_end || a.in_edge[q_begin] >= a.end || a.in_edge[q_end - 1] < a.first) return;
+  for (int64_t k = threadIdx.x; k < a.width; k += MESSAGE_THREADS) {
+    const real gain = a.gain[k], shift = a.shift[k], previous = a.received[b * a.width + k];
+    real sum = 0;
+    for (int64_t q0 = q_begin; q0 < q_end; q0 += EDGES_PER_BATCH) {
+      vector_of<N_FACTORS> factors[EDGES_PER_BATCH] = {};
+      real x[EDGES_PER_BATCH] = {};
+      bool is_edge[EDGES_PER_BATCH];
+#pragma unroll
+      for (int q = 0; q < EDGES_PER_BATCH; q++) {
+        const int64_t edge = q0 + q < q_end ? a.in_edge[q0 + q] : -1;
+        is_edge[q] = edge >= a.first && edge < a.end;
+        if (is_edge[q]) load_message(a, edge, k, &factors[q], &x[q]);
+      }
+#pragma unroll
+      for (int q = 0; q < EDGES_PER_BATCH; q++)
+        if (is_edge[q]) sum += message_of(factors[q], x[q], gain, shift) * factors[q].of[FACTOR_RECEIVE];
+    }
+    a.received[b * a.width + k] = previous + sum;
   }
 }
 
@@ -128,15 +255,43 @@ void MLFF_CUDA(orb_norm_cuda)(mlff_backend *backend, const mlff_orb_norm_args *a
   norm_arrays a;
   memset(&a, 0, sizeof a);
   a.n = args->n;
-  a.width = (int) args->width;
+  a.width = args->width;
   a.x = (const real *) args->x;
   a.gain = (const real *) args->norm->gain.data;
   a.shift = (const real *) args->norm->shift.data;
   a.y = (real *) args->y;
   a.epsilon = args->norm->epsilon;
   a.accumulate = args->accumulate;
-  mlff_cuda_launch(backend, "orb_norm_kernel", 0, is_in_vectors(a.width) ? orb_norm_kernel<VECTOR> : orb_norm_kernel<1>,
-                   mlff_cuda_blocks(a.n, ROW_WARPS), WARP * ROW_WARPS, 0, a);
+  MLFF_LAUNCH(backend, orb_norm_kernel, mlff_cuda_blocks(a.n, ROW_WARPS), WARP * ROW_WARPS, 0, a);
+}
+
+void MLFF_CUDA(orb_message_cuda)(mlff_backend *backend, const mlff_orb_message_args *args)
+{
+  const mlff_orb_graph *graph = args->graph;
+  message_arrays a;
+  memset(&a, 0, sizeof a);
+  a.begin = args->begin;
+  a.first = mlff_orb_first_row(graph, args->begin);
+  a.end = mlff_orb_first_row(graph, args->end);
+  a.stride = graph->stride;
+  a.width = args->width;
+  a.in_row = (const int64_t *) graph->in_row.data;
+  a.in_edge = (const int32_t *) graph->in_edge.data;
+  a.receiver = (const int32_t *) graph->node.data;
+  a.x = (const real *) args->x;
+  a.gates = (const real *) args->gates;
+  a.gain = (const real *) args->norm->gain.data;
+  a.shift = (const real *) args->norm->shift.data;
+  a.env = (const real *) graph->env.data;
+  a.factors = (real *) graph->scratch.data;
+  a.e = (real *) args->e;
+  a.received = (real *) args->received;
+  a.sent = (real *) args->sent;
+  a.epsilon = args->norm->epsilon;
+  for (int k = 0; k < 2; k++) a.gate_bias[k] = args->gate_bias[k];
+  a.last = args->last;
+  MLFF_LAUNCH(backend, orb_send_kernel, (unsigned) (args->end - args->begin), MESSAGE_THREADS, 0, a);
+  MLFF_LAUNCH_INDEPENDENT(backend, orb_receive_kernel, (unsigned) graph->n_nodes, MESSAGE_THREADS, a);
 }
 
 /* ---- nodes ------------------------------------------------------------------------------------------------------- */
@@ -149,18 +304,18 @@ typedef struct concat_arrays {
   real *out;
 } concat_arrays;
 
-/* out[i] = (a[i], b[i], c[i]); parts [n][width], out [n][3 width]
- * Grid: x over rows, y over parts. A warp owns a row of a part, a lane every 32nd N numbers. A block has ROW_WARPS
- * warps; no shared memory; deterministic. Twin: orb_concat_cpu. */
-template <int N> __global__ void __launch_bounds__(WARP *ROW_WARPS) orb_concat_kernel(concat_arrays a)
+/* out[i] = (a[i], b[i], c[i]); parts [n][width], out [n][3 width]. A warp owns a row of out, a lane every 32nd column.
+ * A block has ROW_WARPS warps; no shared memory; deterministic. Twin: orb_concat_cpu. */
+__global__ void __launch_bounds__(WARP *ROW_WARPS) orb_concat_kernel(concat_arrays a)
 {
   grid_dependency_wait();
-  const int64_t i = own_row(), p = blockIdx.y;
+  const int64_t i = warp_row();
   if (i >= a.n) return;
-  const real *part = (p == 0 ? a.part[0] : p == 1 ? a.part[1] : a.part[2]) + i * a.width;
-  real *out = a.out + (3 * i + p) * a.width;
-  for (int64_t k = (int64_t) threadIdx.x % WARP * N; k < a.width; k += WARP * N)
-    store_vector<N>(out + k, load_vector<N>(part + k));
+  for (int p = 0; p < 3; p++) {
+    const real *part = a.part[p] + i * a.width;
+    real *out = a.out + (3 * i + p) * a.width;
+    for (int64_t k = threadIdx.x % WARP; k < a.width; k += WARP) out[k] = part[k];
+  }
 }
 
 typedef struct embed_arrays {
@@ -175,7 +330,7 @@ typedef struct embed_arrays {
 __global__ void __launch_bounds__(WARP *ROW_WARPS) orb_embed_kernel(embed_arrays a)
 {
   grid_dependency_wait();
-  const int64_t i = own_row();
+  const int64_t i = warp_row();
   if (i >= a.n) return;
   const int32_t s = a.species[i];
   for (int64_t k = threadIdx.x % WARP; k < a.width; k += WARP)
@@ -221,9 +376,7 @@ void MLFF_CUDA(orb_concat_cuda)(mlff_backend *backend, const mlff_orb_concat_arg
   a.part[1] = (const real *) args->b;
   a.part[2] = (const real *) args->c;
   a.out = (real *) args->out;
-  mlff_cuda_launch(backend, "orb_concat_kernel", 1,
-                   is_in_vectors(a.width) ? orb_concat_kernel<VECTOR> : orb_concat_kernel<1>,
-                   dim3(mlff_cuda_blocks(a.n, ROW_WARPS), 3), WARP * ROW_WARPS, 0, a);
+  MLFF_LAUNCH_INDEPENDENT(backend, orb_concat_kernel, mlff_cuda_blocks(a.n, ROW_WARPS), WARP * ROW_WARPS, a);
 }
 
 void MLFF_CUDA(orb_embed_cuda)(mlff_backend *backend, const mlff_orb_embed_args *args)

@@ -1,7 +1,7 @@
-/* orb_graph.cu: the nearest neighbours of each atom on the GPU. Twin: cpu/orb_graph.c.
+/* orb_graph.cu: the n_neighbours nearest neighbors of each atom on the GPU. Twin: cpu/orb_graph.c.
  *
- * Every sender has n_neighbours rows in arrays of edges, whether it has as many neighbours or not (the graph's stride):
- * so no size depends on positions, nothing has to come down before the end of a step, and steps can be recorded.
+ * Every sender has n_neighbours rows in arrays of edges (the graph's stride), used or not. No size depends on
+ * positions: nothing is downloaded before the end of a step, and steps can be captured.
  */
 #include "edges.h"
 #include "orb.h"
@@ -11,7 +11,7 @@ namespace { /* kernels and their arguments differ between element types */
 typedef struct choice_arrays {
   graph_arrays g;
   double *distance; /* [n_room] of the active edges                                                   */
-  int32_t *row_of;  /* [n_room] row that an active edge has among the chosen ones, -1: was not chosen */
+  int32_t *row_of;  /* [n_room] row of an active edge among the chosen ones, -1: not chosen */
   int64_t *in_row;
   int32_t *in_edge;
   const int64_t *row, *tag; /* of active edges; [n_all], NULL: the node */
@@ -36,12 +36,12 @@ MLFF_DEVICE int64_t tag_of(const choice_arrays &a, int64_t e)
   return a.tag ? a.tag[a.nbr[e]] : (int64_t) a.node[e];
 }
 
-/* How many of n distances come before number k: those that are smaller, and those that are equal and before it. */
+/* Rank of distance k among n, ties by index. */
 MLFF_DEVICE int rank_of(const double *d, int n, int k)
 {
-  const double own = d[k];
+  const double d_k = d[k];
   int rank = 0;
-  for (int t = 0; t < n; t++) rank += d[t] < own || (d[t] == own && t < k);
+  for (int t = 0; t < n; t++) rank += d[t] < d_k || (d[t] == d_k && t < k);
   return rank;
 }
 
@@ -50,7 +50,7 @@ MLFF_DEVICE bool is_tied(double d, double limit)
   return fabs(d - limit) <= MLFF_ORB_TIE;
 }
 
-/* How many of the n edges from `first` on that are as far as `limit` come before number k, which is. */
+/* Rank of edge k among those of the n edges from `first` on whose distance ties with `limit`. */
 MLFF_DEVICE int rank_of_tied(const choice_arrays &a, int64_t i, int64_t first, int n, int k, double limit)
 {
   double v[3], other[3];
@@ -85,14 +85,13 @@ MLFF_DEVICE void clear_edge(const choice_arrays &a, int64_t row, bool has_none)
   a.env[row] = 0;
 }
 
-/* With n active edges of atom i, r_k the number of those that are nearer than k, and D the distance of the last one
- * that there is room for (infinity when there is room for all): edge k has row i stride + r_k when d_k < D -
- * MLFF_ORB_TIE, and when |d_k - D| <= MLFF_ORB_TIE the next ones in the order of mlff_orb_is_before. Others are not
- * chosen. Rows without an edge have receiver -1 and zeros, which products read.
+/* Atom i has n active edges; r_k of them are nearer than edge k. D is the distance of edge number `stride`, infinity
+ * with fewer edges. Edge k gets row i stride + r_k when d_k < D - MLFF_ORB_TIE. Edges with |d_k - D| <= MLFF_ORB_TIE
+ * get the next rows in the order of mlff_orb_is_before. Others are not chosen. Rows without an edge have receiver -1
+ * and zeros, which GEMMs read.
  *   row, nbr, node: the active edges; distance, row_of [n_room]; receiver, vec, env [n_local][stride]
- * A warp owns atom i, a lane every 32nd of its edges, whose rank it finds by reading all distances, which are the same
- * for all lanes at a time. A block has ROW_WARPS warps; no shared memory; deterministic. Twin: orb_graph_cpu,
- * choose. */
+ * A warp owns atom i, a lane every 32nd of its edges, whose rank it finds by reading all distances, the same one in all
+ * lanes at a time. A block has ROW_WARPS warps; no shared memory; deterministic. Twin: orb_graph_cpu, choose. */
 __global__ void __launch_bounds__(WARP *ROW_WARPS) orb_choose_kernel(choice_arrays a)
 {
   grid_dependency_wait();
@@ -120,16 +119,16 @@ __global__ void __launch_bounds__(WARP *ROW_WARPS) orb_choose_kernel(choice_arra
     n_nearer += __popc(__ballot_sync(FULL_WARP, k < n && d[k] < limit - MLFF_ORB_TIE));
   }
   for (int k = lane; k < n; k += WARP) {
-    int at = rank[k];
+    int place = rank[k];
     if (!(d[k] < limit - MLFF_ORB_TIE))
-      at = is_tied(d[k], limit) ? n_nearer + rank_of_tied(a, i, first, n, k, limit) : room;
-    rank[k] = at < room ? (int32_t) (begin + at) : -1; /* from now on the row */
-    if (at < room) write_edge(a, i, first + k, begin + at);
+      place = is_tied(d[k], limit) ? n_nearer + rank_of_tied(a, i, first, n, k, limit) : room;
+    rank[k] = place < room ? (int32_t) (begin + place) : -1; /* now the row */
+    if (place < room) write_edge(a, i, first + k, begin + place);
   }
 }
 
-/* in_edge[in_row[b][0] .. in_row[b][1]) = rows of the chosen edges that end at node b, in the order of the list and so
- * of their senders. A warp owns node b, a lane every 32nd candidate that ends there. A block has ROW_WARPS warps; no
+/* in_edge[in_row[b][0] .. in_row[b][1]) = rows of the chosen edges that end at node b, in the order of their senders. A
+ * warp owns node b, a lane every 32nd candidate that ends there. A block has ROW_WARPS warps; no
  * shared memory; deterministic. Without a twin: the CPU adds as it sends. */
 __global__ void __launch_bounds__(WARP *ROW_WARPS) orb_incoming_kernel(choice_arrays a)
 {
@@ -153,8 +152,8 @@ __global__ void __launch_bounds__(WARP *ROW_WARPS) orb_incoming_kernel(choice_ar
 
 } // namespace
 
-/* Room for the graph, and the tags when the list is new. A failed device is told of at the end of the step, behind its
- * exchanges with other ranks. */
+/* Reserves the arrays of the graph and uploads the tags of a new list. A device failure is reported at the end of the
+ * step, after its exchanges with other ranks. */
 static mlff_status prepare_graph(mlff_backend *backend, const mlff_graph *graph, const mlff_edges *edges,
                                  mlff_orb_graph *out, mlff_error *error)
 {
@@ -162,9 +161,10 @@ static mlff_status prepare_graph(mlff_backend *backend, const mlff_graph *graph,
   const size_t tag_room = out->tag.capacity, n_factors = n * N_FACTORS * sizeof(real);
   const size_t n_choice = (size_t) edges->n_room * (sizeof(double) + sizeof(int32_t));
   if (out->n_edges > INT32_MAX)
-    return mlff_fail(error, MLFF_E_UNSUPPORTED,
-                     "%d atoms with %lld neighbours each on one GPU, %d edges are possible: use more ranks and GPUs",
-                     (int) edges->n_local, (long long) out->stride, INT32_MAX);
+    return mlff_fail(
+        error, MLFF_E_UNSUPPORTED,
+        "%d atoms with %lld neighbors each exceed the limit of %d edges on one GPU: use more ranks and GPUs",
+        (int) edges->n_local, (long long) out->stride, INT32_MAX);
   MLFF_TRY(mlff_buf_reserve(backend, &out->node, n * sizeof(int32_t), error));
   MLFF_TRY(mlff_buf_reserve(backend, &out->vec, n * 4 * sizeof(real), error));
   MLFF_TRY(mlff_buf_reserve(backend, &out->env, n * sizeof(real), error));

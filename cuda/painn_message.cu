@@ -297,7 +297,7 @@ MLFF_DEVICE void copy_grad(const message_arrays &a, int node, int k, int lane, n
   const int f = a.n_features;
   const real *grad = a.grad + k + row_of(node, 4 * f);
   if (k < f)
-    for (int part = 0; part < 4; part++) copy_ahead<LANE_CHANNELS>(stage->adjoint[part][lane].of, grad + part * f);
+    for (int part = 0; part < 4; part++) copy_async<LANE_CHANNELS>(stage->adjoint[part][lane].of, grad + part * f);
 }
 
 /* Adds edge e of sender j at LANE_CHANNELS channels. u = u_ji is opposite to the direction of the message, hence the

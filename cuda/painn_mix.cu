@@ -62,13 +62,13 @@ static mix_arrays arrays_of(const mlff_painn_mix_args *args)
   return a;
 }
 
-static bool put_off(mlff_backend *backend, int kind, const mix_arrays &a)
+static bool defer(mlff_backend *backend, int kind, const mix_arrays &a)
 {
   atom_step step;
   memset(&step, 0, sizeof step);
   step.kind = kind;
-  step.of.mix = a;
-  return MLFF_CUDA(put_off)(backend, &step, a.n, 1);
+  step.args.mix = a;
+  return MLFF_CUDA(defer)(backend, &step, a.n, 1);
 }
 
 #define MIX_OP(op, name, step_kind)                                                      \
@@ -76,7 +76,7 @@ static bool put_off(mlff_backend *backend, int kind, const mix_arrays &a)
   {                                                                                      \
     const unsigned n_blocks = mlff_cuda_blocks(args->n * args->n_features, MIX_THREADS); \
     const mix_arrays a = arrays_of(args);                                                \
-    if (put_off(backend, step_kind, a)) return;                                          \
+    if (defer(backend, step_kind, a)) return;                                            \
     MLFF_LAUNCH_INDEPENDENT(backend, name##_kernel, n_blocks, MIX_THREADS, a);           \
   }
 MIX_OP(painn_mix_norm, mix_norm, STEP_NORM)
@@ -104,7 +104,7 @@ void MLFF_CUDA(painn_readout_cuda)(mlff_backend *backend, const mlff_painn_reado
   atom_step step;
   memset(&step, 0, sizeof step);
   step.kind = STEP_READOUT;
-  readout_arrays &a = step.of.readout;
+  readout_arrays &a = step.args.readout;
   a.n = args->n;
   a.h = (const real *) args->h;
   a.slope = (const real *) args->slope;
@@ -114,6 +114,6 @@ void MLFF_CUDA(painn_readout_cuda)(mlff_backend *backend, const mlff_painn_reado
   a.grad_h = (real *) args->grad_h;
   a.bias = args->bias;
   a.width = args->width;
-  if (MLFF_CUDA(put_off)(backend, &step, a.n, 1)) return;
+  if (MLFF_CUDA(defer)(backend, &step, a.n, 1)) return;
   MLFF_LAUNCH(backend, painn_readout_kernel, mlff_cuda_blocks(a.n, READOUT_WARPS), WARP * READOUT_WARPS, 0, a);
 }

@@ -27,7 +27,7 @@ template <int N> MLFF_DEVICE void store_vector(real *x, const vector_of<N> &v)
 }
 
 /* Starts copying N numbers to shared memory; nothing is there before they were waited for. */
-template <int N> MLFF_DEVICE void copy_ahead(real *shared, const real *global)
+template <int N> MLFF_DEVICE void copy_async(real *shared, const real *global)
 {
   __pipeline_memcpy_async(shared, global, N * sizeof(real));
 }

@@ -1,6 +1,6 @@
-/* test_fuse.c: fused ops (`fuse on`) give the results of separate ops within rounding, and GEMMs on tensor cores
- * (`precision mixed`) agree with fp32 as documented, with the shipped models. ../cudasim/test_fuse.c counts
- * launches. */
+/* test_fuse.c: fused operations (`fuse yes`) agree with unfused ones, to the bit on the simulator; and GEMMs on tensor
+ * cores (`precision mixed`) are as accurate as promised, with the shipped models. Launches are counted in
+ * ../cudasim/test_fuse.c. */
 #include "fuse_scene.h"
 #include "mixed.h"
 

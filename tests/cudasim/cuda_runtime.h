@@ -295,11 +295,15 @@ struct cudasim_launch_info {
 cudaError_t cudasim_launch(const cudasim_launch_info &info, cudaStream_t stream, const std::function<void()> &thread,
                            const void *const *arguments, const size_t *sizes, int n_arguments);
 
+/* Checks an argument of a launch: overloads are found in the namespace of its type (atoms_check.h). */
+template <typename T> static inline void cudasim_check_argument(const T &) {}
+
 /* kernel<<<grid, block, shared, stream>>>(arguments ...) */
 template <typename... P, typename... A>
 cudaError_t cudasim_launch_kernel(cudasim_launch_info info, cudaStream_t stream, void (*kernel)(P...), A... a)
 {
   info.kernel = (const void *) kernel;
+  (cudasim_check_argument(a), ...);
   const void *arguments[] = {&a..., nullptr};
   const size_t sizes[] = {sizeof(a)..., 0};
   return cudasim_launch(

@@ -289,55 +289,6 @@ START_TEST(features_and_gather)
 }
 END_TEST
 
-/* On GPUs, with every precision: tiles of all sizes, by the columns. */
-START_TEST(linear_and_gather_at_once)
-{
-  enum { N_IN = 40, MOST_OUT = 256 };
-  static const char *const precisions[] = {"fp32", "fp64", "mixed"};
-  static const int columns[] = {33, 64, 128, 256};
-  mlff_backend *backend = NULL;
-  mlff_error error = {0};
-  mlff_linear linear = {0};
-  double weight[N_IN * MOST_OUT];
-  const int k = columns[_i / 3];
-  test_ok(mlff_backend_open("cuda", 0, precisions[_i % 3], NULL, &backend, &error), error);
-  test_rng rng = {5};
-  test_atoms box = test_water_box(2, 11);
-  orb_scene s = make_orb_scene(backend, &box, NULL, 20);
-  const int64_t begin = 1, end = box.n, first = s.row[begin], n = s.row[end] - first;
-  for (int q = 0; q < N_IN * k; q++) weight[q] = test_uniform(&rng, -1, 1);
-  test_ok(backend->ops->linear_pack(backend, &linear, weight, NULL, k, N_IN, 0, &error), error);
-  array x = random_array(backend, &rng, n * N_IN), once = random_array(backend, &rng, n * k),
-        twice = random_array(backend, &rng, n * k), sender = random_array(backend, &rng, box.n * k),
-        receiver = random_array(backend, &rng, box.n * k);
-  mlff_linear_args args = {.n_rows = n, .x = x.buf.data, .ldx = N_IN, .y = once.buf.data, .ldy = k};
-  mlff_orb_gather_args gather = {.graph = &s.graph,
-                                 .begin = begin,
-                                 .end = end,
-                                 .width = k,
-                                 .from_sender = sender.buf.data,
-                                 .from_receiver = receiver.buf.data,
-                                 .y = once.buf.data};
-  backend->ops->orb_linear(backend, &linear, &args, &gather);
-  args.y = gather.y = twice.buf.data;
-  backend->ops->linear(backend, &linear, &args);
-  backend->ops->orb_gather(backend, &gather);
-  double *a = download_reals(backend, &once.buf, n * k), *b = download_reals(backend, &twice.buf, n * k);
-  const double apart = kernels_round_alike() ? 0.0 : N_IN * rounding(backend);
-  for (int64_t i = begin; i < end; i++)
-    near_all(a + (s.row[i] - first) * k, b + (s.row[i] - first) * k, (s.end[i] - s.row[i]) * k, apart, 0.0);
-  ck_assert(s.end[begin] > s.row[begin] && fabs(a[0]) > 0);
-  array *arrays[] = {&x, &once, &twice, &sender, &receiver};
-  for (size_t q = 0; q < sizeof arrays / sizeof *arrays; q++) array_free(backend, arrays[q]);
-  free(a);
-  free(b);
-  mlff_linear_release(backend, &linear);
-  free_orb_scene(&s);
-  test_atoms_free(&box);
-  mlff_backend_close(backend);
-}
-END_TEST
-
 /* O13: variance over n, epsilon inside the root. */
 static void plain_norm(const double *x, int width, double epsilon, const double *gain, const double *shift, double *y)
 {
@@ -553,7 +504,6 @@ static Suite *orb_suite(void)
   tcase_add_loop_test(tcase, ties_go_by_tag, 0, n_backends());
   tcase_add_loop_test(tcase, ties_of_images_go_by_vector, 0, n_backends());
   tcase_add_loop_test(tcase, features_and_gather, 0, n_backends());
-  tcase_add_loop_test(tcase, linear_and_gather_at_once, 0, n_backends() > N_CPU_BACKENDS ? 12 : 0);
   tcase_add_loop_test(tcase, norms, 0, n_backends());
   tcase_add_loop_test(tcase, messages, 0, n_backends());
   tcase_add_loop_test(tcase, rows, 0, n_backends());

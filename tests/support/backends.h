@@ -28,11 +28,11 @@ const char *auto_device(void);
 /* Relative rounding error of its reals. */
 double rounding(const mlff_backend *backend);
 
-/* How far the results of kernels of the GPU that do the same, with sums in another order, may be apart, relative to the
- * largest. On a real one the numbers are those of test_ani.c for such sums. */
+/* Tolerance between kernels of the GPU with the same sums, relative to the largest result: 0 on the simulator. On a GPU
+ * the compiler contracts to FMA in each kernel differently; the values are those of test_ani.c for sums in another
+ * order. */
 double between_kernels(int is_double);
-/* Whether kernels with sums in the same order give the same bits: on the simulated GPU. The compiler of a real one
- * contracts products and sums in each kernel as it likes. */
+/* Whether kernels with sums in the same order give the same bits: on the simulator. */
 int kernels_round_alike(void);
 
 /* A copy on the backend of n bytes, and on the host; both are released by the caller. */

@@ -112,32 +112,19 @@ static void encode_edges(orb_net *net, const orb_layer *layer, atom_range s)
   apply_mlp(net, &net->edge_encoder, s.n_edges, net->input.data, rows_of(net, &net->e, s.first_edge), 0);
 }
 
-/* hidden[0] = ssp(W e + b + what is the sender's + what is the receiver's) */
-static void first_layer(orb_net *net, const mlff_linear *of, atom_range s)
-{
-  const mlff_ops *ops = net->backend->ops;
-  const mlff_linear_args args =
-      linear_args(of, s.n_edges, rows_of(net, &net->e, s.first_edge), net->hidden[0].data, MLFF_ACT_NONE);
-  const mlff_orb_gather_args gather = {.graph = &net->graph,
-                                       .begin = s.begin,
-                                       .end = s.end,
-                                       .width = net->n_hidden,
-                                       .from_sender = net->from_sender.data,
-                                       .from_receiver = net->from_receiver.data,
-                                       .y = net->hidden[0].data};
-  if (ops->orb_linear) {
-    ops->orb_linear(net->backend, of, &args, &gather);
-    return;
-  }
-  ops->linear(net->backend, of, &args);
-  ops->orb_gather(net->backend, &gather);
-}
-
 /* m = edge network of (e, h_s, h_r); sums of m; e += m */
 static void send_messages(orb_net *net, const orb_layer *layer, atom_range s)
 {
   const mlff_ops *ops = net->backend->ops;
-  first_layer(net, &layer->edge.linear[0], s);
+  linear(net, &layer->edge.linear[0], s.n_edges, rows_of(net, &net->e, s.first_edge), net->hidden[0].data,
+         MLFF_ACT_NONE);
+  ops->orb_gather(net->backend, &(mlff_orb_gather_args){.graph = &net->graph,
+                                                        .begin = s.begin,
+                                                        .end = s.end,
+                                                        .width = net->n_hidden,
+                                                        .from_sender = net->from_sender.data,
+                                                        .from_receiver = net->from_receiver.data,
+                                                        .y = net->hidden[0].data});
   upper_layers(net, &layer->edge, s.n_edges);
   ops->orb_message(net->backend, &(mlff_orb_message_args){.graph = &net->graph,
                                                           .begin = s.begin,

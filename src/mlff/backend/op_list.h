@@ -128,10 +128,6 @@ OP(orb_graph, mlff_status,
    (backend, graph, edges, n_neighbours, out, error), EDGES, RUNS, BOTH)
 OP_SIMPLE(orb_features, mlff_orb_features_args, DESCRIPTOR)
 OP_SIMPLE(orb_gather, mlff_orb_gather_args, MESSAGE)
-OP(orb_linear, void,
-   (mlff_backend * backend, const mlff_linear *linear, const mlff_linear_args *args,
-    const mlff_orb_gather_args *gather),
-   (backend, linear, args, gather), NONE, RUNS, FUSED)
 OP_SIMPLE(orb_norm, mlff_orb_norm_args, DENSE)
 OP_SIMPLE(orb_message, mlff_orb_message_args, MESSAGE)
 OP_SIMPLE(orb_concat, mlff_orb_concat_args, DENSE)

@@ -68,9 +68,6 @@ typedef struct mlff_orb_gather_args {
   void *y;
 } mlff_orb_gather_args;
 
-/* orb_linear. linear, which has no activation and no scale, and then orb_gather of the same y: for the edges of
- * args->n_rows rows. Rows without an edge: anything. */
-
 /* norm(x) = (x - mean)/sqrt(variance + epsilon) * gain + shift over the last axis; the variance is that of n,
  * not n-1. */
 typedef struct mlff_orb_norm {
