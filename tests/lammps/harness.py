@@ -1,4 +1,4 @@
-"""What the LAMMPS tests share: water boxes, decks, running `lmp` on some ranks, and reading what it wrote.
+"""Common parts of the LAMMPS tests: water boxes, decks, running `lmp` on several ranks, reading its output.
 
 A deck is made of cases. Each case starts with CLEAR, and ends with a single point whose energy, pressure tensor,
 forces and per-atom quantities are written with all digits. Several cases run in one LAMMPS, since starting processes
@@ -42,8 +42,7 @@ MASSES = {
 
 
 def with_libraries(**extra):
-    """The environment of a Python that loads LAMMPS as a library: MPI of the Python package, and what is set
-    already."""
+    """The environment for a Python that loads LAMMPS as a library, with the MPI of the Python package."""
     folders = [os.path.join(sys.prefix, "lib"), os.environ.get("LD_LIBRARY_PATH", "")]
     return {**os.environ, "LD_LIBRARY_PATH": ":".join(x for x in folders if x), **extra}
 
@@ -103,7 +102,7 @@ class System:
 
 
 def water(n, spacing=3.1, seed=5, tilt=(0.0, 0.0, 0.0)):
-    """nx x ny x nz molecules of water on a grid, turned at random; oxygen is type 1, hydrogen 2."""
+    """nx x ny x nz molecules of water on a grid, randomly rotated; oxygen is type 1, hydrogen 2."""
     rng = np.random.default_rng(seed)
     n = (n, n, n) if np.isscalar(n) else n
     shape = np.array([[0.0, 0.0, 0.0], [0.9572, 0.0, 0.0], [-0.24, 0.9266, 0.0]])
@@ -119,7 +118,7 @@ def water(n, spacing=3.1, seed=5, tilt=(0.0, 0.0, 0.0)):
 
 
 def crystal(n=2):
-    """Perfect diamond: the 20th neighbor lies in a shell of 12 that are equally far."""
+    """Perfect diamond: the 20th neighbor is in a shell of 12 at the same distance."""
     unit = np.array([[0, 0, 0], [0, 2, 2], [2, 0, 2], [2, 2, 0], [1, 1, 1], [1, 3, 3], [3, 1, 3], [3, 3, 1]]) * 5.43 / 4
     corners = np.stack(np.meshgrid(*[np.arange(n)] * 3, indexing="ij"), -1).reshape(-1, 3) * 5.43
     x = (unit[None] + corners[:, None] + 0.4).reshape(-1, 3)
@@ -128,7 +127,7 @@ def crystal(n=2):
 
 # ---- decks ----------------------------------------------------------------------------------------------------------
 
-# Models without energies and stress of atoms get zeros in their columns.
+# Models without per-atom energies and stress get zeros in these columns.
 PER_ATOM = "compute pe_{name} all pe/atom\ncompute stress_{name} all stress/atom NULL virial\n"
 NO_PER_ATOM = "variable zero_{name} atom 0.0\n"
 SINGLE_POINT = """
@@ -240,7 +239,7 @@ def cpu_clock():
 
 
 def launch(deck, folder, ranks=1, arguments=(), load=True, check=True, env=None):
-    """Runs a deck in `folder` and returns what LAMMPS printed. Raises Failed if it ends with an error."""
+    """Runs a deck in `folder` and returns the output of LAMMPS. Raises Failed after an error."""
     if not os.path.exists(PLUGIN):
         raise RuntimeError(f"MLFF_PLUGIN='{PLUGIN}' is not there: set it to mlffplugin.so")
     with open(os.path.join(folder, "in.test"), "w", encoding="utf-8") as f:

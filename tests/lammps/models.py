@@ -1,4 +1,4 @@
-"""Small random models for the LAMMPS tests: every shape of a real one, weights from a fixed seed.
+"""Small random models for the LAMMPS tests, with all shapes of real ones and weights from a fixed seed.
 
 Weights are small enough that forces on water are a few eV/A and large enough that every part of a network matters.
 H, O and C are known; C did not occur in "training", which the tests of `domain` use.
@@ -10,7 +10,7 @@ from mlff_tools.convert import orb as convert_orb
 from mlff_tools.model import modelfile, reference
 
 ELEMENTS = ["H", "C", "O"]
-# Short-range repulsion that water feels: all of its bonds, hydrogens of a molecule, and some oxygens.
+# Short-range repulsion that acts in water: on bonds, on hydrogens of a molecule and on some oxygens.
 REPULSION = {"kind": "zbl", "cutoffs": {"H-O": 1.2, "H-H": 1.9, "O-O": 3.1}}
 
 
@@ -44,7 +44,7 @@ def head(name, architecture, cutoff, block):
 
 
 def random_tensors(shapes, seed, scale):
-    """Normal numbers of variance scale^2 / fan-in; small biases."""
+    """Normally distributed values of variance scale^2 / fan-in; small biases."""
     rng = np.random.default_rng(seed)
     tensors = {}
     for key in sorted(shapes):
@@ -126,7 +126,7 @@ def orb(path, seed=5, n_features=12, n_interactions=3, n_neighbors=20, cutoff=6.
 
 
 def nequip(path, seed=6, variant="nequix", n_layers=3, cutoff=3.8):
-    """As Nequix (one-hot species, norm, even paths) or as SevenNet; features of orders 0 to 2."""
+    """Like Nequix (one-hot species, norm, even paths) or SevenNet; features of orders 0 to 2."""
     nequix = variant == "nequix"
     h = head(
         f"random-{variant}",
@@ -182,6 +182,6 @@ KINDS = {
     "repelling": (painn, {"seed": 8, "repulsion": REPULSION}),
     "repelling_orb": (orb, {"seed": 9, "repulsion": REPULSION}),
 }
-# One of each architecture; those with energies and stress of atoms, whose forces are derivatives.
+# One of each architecture; those with per-atom energies and stress and conservative forces.
 ARCHITECTURES = tuple({make: name for name, (make, _) in reversed(KINDS.items())}.values())[::-1]
 CONSERVATIVE = tuple(name for name, (make, _) in KINDS.items() if make.__name__ in reference.CONSERVATIVE)

@@ -1,4 +1,4 @@
-"""Two plugins give the same bits: for changes of the code that must change no number. Not run by `make test`.
+"""Checks that two plugins give the same bits, for changes that must not change results. Not run by `make test`.
 
     python tests/lammps/same_bits.py OLD/mlffplugin.so NEW/mlffplugin.so [--ranks 1 2 4]
 
@@ -52,7 +52,7 @@ def cases():
 
 
 def measure(ranks):
-    """Prints what the plugin of the environment gives."""
+    """Prints the results of the plugin of the environment."""
     from harness import launch, run
 
     found = list(cases())

@@ -1,4 +1,4 @@
-"""Members of an ensemble: which are used, how much their forces differ, and what happens when it is too much."""
+"""Members of an ensemble: selection, model deviation and its thresholds."""
 
 import os
 
@@ -24,7 +24,7 @@ def model(tmp_path_factory):
 
 
 def single(model, members, folder, ranks=1):
-    """The result of some members alone."""
+    """The result of selected members."""
     case = Case("some", box(), mlff(model, options=f"precision fp64 members {members}"))
     return run([case], folder, ranks)["some"]
 
@@ -54,7 +54,7 @@ def expected(apart):
 
 @pytest.mark.parametrize("ranks", (1, 2))
 def test_file(model, apart, tmp_path, ranks):
-    """The file has DeePMD-kit's layout, and its numbers and those of fix pair are those of the members run alone."""
+    """The file has the layout of DeePMD-kit; its values and those of fix pair follow from runs of single members."""
     devi(
         model,
         "out_file md.out out_freq 2",
@@ -83,7 +83,7 @@ run 1""",
 
 
 def test_members(model, apart, tmp_path):
-    """Chosen members are averaged; the whole is all of them; units of the script; the log names them."""
+    """Selected members are averaged, in units of the script, and the log names them."""
     two = single(model, "0,2", tmp_path)
     close(two.f, (apart[0].f + apart[2].f) / 2, 1e-9, "force")
     close(two.energy, (apart[0].energy + apart[2].energy) / 2, 1e-8, "energy")
@@ -97,13 +97,13 @@ def test_members(model, apart, tmp_path):
 
 @pytest.mark.parametrize("keywords", ("out_file /dev/full", "dump_file /dev/full devi_dump 1e-9"))
 def test_full_disk(model, tmp_path, keywords):
-    """The run goes on, with one warning."""
+    """The run continues, with one warning."""
     output = devi(model, f"{keywords} out_freq 1", tmp_path, more="fix move all nve\ntimestep 1.0e-12\nrun 3")
     assert output.count("cannot write '/dev/full': No space left on device") == 1, output
 
 
 def test_thresholds(model, apart, tmp_path):
-    """Warning, dump and stop come above their limits and not below."""
+    """Warning, dump and stop occur above their thresholds and not below."""
     atoms, _ = expected(apart)
     largest, worst = atoms.max(), int(atoms.argmax()) + 1
     below, above = 0.99 * largest, 1.01 * largest
@@ -119,7 +119,7 @@ def test_thresholds(model, apart, tmp_path):
         error = fails(case.text(str(tmp_path), single_point=False) + "run 0\n", tmp_path, ranks)
         assert f"on atom {worst} differs by" in error and "devi_stop" in error and "last.dump" in error
     assert len(read_dump(tmp_path / "last.dump")) == len(atoms)
-    # what was dumped can be read back: the same box
+    # read_dump reads the frame, with the same box
     text = f"{CLEAR}units metal\nlattice none 1.0\nregion all prism 0 1 0 1 0 1 0 0 0\ncreate_box 2 all\nmass * 1.0\n"
     output = launch(
         text + 'read_dump last.dump 0 x y z box yes add keep\nprint "BOX $(lx:%.10g) $(xy:%.10g) $(atoms)"\n',
@@ -129,7 +129,7 @@ def test_thresholds(model, apart, tmp_path):
 
 
 def test_self_test_is_of_the_whole(tmp_path):
-    """With members chosen, the self-test at pair_coeff is still run, with all of them."""
+    """With selected members, the self-test at pair_coeff uses all of them."""
     shipped = os.path.join(os.path.dirname(__file__), "..", "..", "models", "water-benzene-ensemble.yaml")
     output = devi(os.path.abspath(shipped), "members 0:1", tmp_path)
     assert "ensemble of 4, members 0:1" in output and "structures passed" in output
@@ -156,7 +156,7 @@ def test_refused(model, tmp_path, options, text):
 
 
 def test_no_ensemble(zoo, tmp_path):
-    """One network has no members to choose or compare."""
+    """A single network has no members to select or compare."""
     for options, text in (("members 0:1", "are no ensembles"), ("out_file md.out", "uses only one network")):
         case = Case("bad", box(), mlff(zoo["painn"], options=options))
         assert text in fails(case.text(str(tmp_path), single_point=False) + "run 0\n", tmp_path)

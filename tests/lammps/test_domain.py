@@ -1,4 +1,4 @@
-"""Runs that leave the domain of their model: one warning with the right numbers, or an error, or silence.
+"""Runs outside the domain of their model: one warning with the right numbers, an error, or nothing.
 
 Temperatures are those of velocities that nothing changes (fix nve/noforce, tiny steps), so that they are known to the
 last digit; only the test of fluctuations has dynamics."""
@@ -18,7 +18,7 @@ from mlff_tools.model import modelfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 STUDENT = os.path.join(ROOT, "models", "water-benzene-student")
-LOOKS = 1000  # steps until there is a mean of ten looks
+CHECKED = 1000  # steps until the first mean of ten checks
 HOLD = "fix hold all nve/noforce\ntimestep 1.0e-12\nthermo 1000\n"
 WIDE = {"temperature": [0, 1.0e6], "density": [0, 100]}
 
@@ -34,12 +34,12 @@ def deck(folder, model, more, options="", system=None, **kwargs):
     return case.text(str(folder), single_point=False) + more
 
 
-def hot(kelvin, steps=LOOKS):
+def hot(kelvin, steps=CHECKED):
     return f"velocity all create {kelvin} 4928459\n{HOLD}run {steps}\n"
 
 
 def warnings(output):
-    """What the watch has said, without the place in the source."""
+    """Warnings about the domain, without the source line."""
     return re.findall(r"^WARNING: (pair_style mlff: in step .*) \(.*domain_watch\.cpp:\d+\)$", output, re.M)
 
 
@@ -64,11 +64,11 @@ DENSITY = 1.66053907 * 8 * (15.999 + 2 * 1.008) / 6.2**3  # of water(2)
 
 
 def test_temperature(tmp_path):
-    """Once in a run of two means, from the tenth look on, on two ranks the same; again in the next run."""
+    """One warning per run, from the tenth check on, the same on two ranks."""
     model = painn(tmp_path, temperature=[280, 350])
     one, two = (
         warnings(launch(deck(tmp_path, model, hot(1812, steps)), str(tmp_path), ranks))
-        for steps, ranks in ((2 * LOOKS, 1), (LOOKS, 2))
+        for steps, ranks in ((2 * CHECKED, 1), (CHECKED, 2))
     )
     assert one == two
     assert one == [
@@ -76,12 +76,12 @@ def test_temperature(tmp_path):
         "350 K in the training of random-painn. The results may be wrong: use a model that was trained on such "
         "structures, or set `pair_style mlff domain ignore` if this is intended [mlff-42]"
     ]
-    again = warnings(launch(deck(tmp_path, model, hot(30) + f"run {LOOKS}\nrun {LOOKS} pre no\n"), str(tmp_path)))
+    again = warnings(launch(deck(tmp_path, model, hot(30) + f"run {CHECKED}\nrun {CHECKED} pre no\n"), str(tmp_path)))
     assert [re.search(r"in step (\d+) temperature 30 K", s).group(1) for s in again] == ["1000", "2000"]
 
 
 def test_temperature_that_is_inside_or_none(tmp_path):
-    """In the margin of 24 atoms, too short a run, atoms at rest, beads of a ring polymer."""
+    """No warning within the margin of 24 atoms, in short runs, for atoms at rest, for ring polymers."""
     model = painn(tmp_path, temperature=[280, 350])
     margin = 0.02 + 4 * np.sqrt(2 / 69)
     for more, expected in (
@@ -89,20 +89,20 @@ def test_temperature_that_is_inside_or_none(tmp_path):
         (hot(1.01 * 350 * (1 + margin)), 1),
         (hot(1.01 * 280 * (1 - margin)), 0),
         (hot(0.99 * 280 * (1 - margin)), 1),
-        (hot(1812, LOOKS - 1), 0),
+        (hot(1812, CHECKED - 1), 0),
         (hot(0.5), 0),
-        (f"{HOLD}run {LOOKS}\n", 0),
+        (f"{HOLD}run {CHECKED}\n", 0),
     ):
         assert len(warnings(launch(deck(tmp_path, model, more), str(tmp_path)))) == expected, more
 
 
 def test_temperature_of_what_moves(tmp_path):
-    """Atoms that are held, the motion of the center of mass and the bonds of rigid molecules are no temperature."""
+    """Fixed atoms, the motion of the center of mass and rigid bonds do not contribute to the temperature."""
     model = painn(tmp_path, temperature=[1, 2])
     halves = "group a id 1:12\ngroup b id 13:24\nvelocity a create 700 11 mom yes\nvelocity b set 0 0 0\n"
     drift = "velocity all create 700 11\nvelocity all set 5 0 0 sum yes units box\n"
     for start in (halves, drift):
-        (text,) = warnings(launch(deck(tmp_path, model, f"{start}{HOLD}run {LOOKS}\n"), str(tmp_path)))
+        (text,) = warnings(launch(deck(tmp_path, model, f"{start}{HOLD}run {CHECKED}\n"), str(tmp_path)))
         assert "temperature 700 K" in text
     rigid = "velocity all create 700 11\nfix hold all rigid/small molecule\ntimestep 1.0e-9\nrun 1000\n"
     output = launch(deck(tmp_path, model, rigid + 'print "IS $(temp:%.4g)"\n', style="molecular"), str(tmp_path))
@@ -127,9 +127,9 @@ def test_density(tmp_path):
         model = painn(tmp_path, near, density=[0.1, factor * DENSITY])
         assert len(warnings(launch(deck(tmp_path, model, "run 0\n"), str(tmp_path)))) == (near == "out")
     model = painn(tmp_path, density=[0.5, 1.1 * DENSITY])
-    (text,) = warnings(launch(deck(tmp_path, model, f"{HOLD}{press}run {3 * LOOKS}\n"), str(tmp_path)))
+    (text,) = warnings(launch(deck(tmp_path, model, f"{HOLD}{press}run {3 * CHECKED}\n"), str(tmp_path)))
     step = int(re.search(r"in step (\d+) density .* \(mean of 10 looks, every 100 steps\)", text).group(1))
-    mean = np.mean(DENSITY / (1 - 0.5 * np.arange(step - 900, step + 1, 100) / (3 * LOOKS)))
+    mean = np.mean(DENSITY / (1 - 0.5 * np.arange(step - 900, step + 1, 100) / (3 * CHECKED)))
     assert f"density {mean:.4g} g/cm3" in text and mean > 1.02 * 1.1 * DENSITY
 
 
@@ -158,7 +158,7 @@ NEAREST = {f"{'OH'[s - 1]}-{'OH'[t - 1]}": at[0] for (s, t), at in shortest(wate
 
 @pytest.mark.parametrize("ranks", (1, 2))
 def test_what_no_run_begins_with(tmp_path, ranks):
-    """Elements that never met, also in minimizations, and far too short distances; `ignore` is silent."""
+    """Untrained pairs of elements, also in minimizations, and far too short distances; `ignore` skips the check."""
     r, i, j = shortest(water(2))[(1, 1)]
     strange = painn(tmp_path, "strange", distances={k: v for k, v in NEAREST.items() if k != "O-O"})
     close, k, m = shortest(water(2))[(2, 2)]
@@ -182,7 +182,7 @@ def test_what_no_run_begins_with(tmp_path, ranks):
 
 
 def test_elements_that_meet_in_a_run(tmp_path):
-    """Are a warning there, and do not stop the run after it."""
+    """They give a warning there and do not stop the next run."""
     system = water(2)
     system.x, system.types, system.molecule = np.array([[0, 0, 0], [4.5, 0, 0.0]]), np.array([1, 2]), np.array([1, 2])
     system.box = np.array([30.0, 30, 30])
@@ -231,14 +231,14 @@ def test_triples_and_forces(tmp_path):
 
 
 def test_pressure(tmp_path):
-    """The mean of ten looks, without the kinetic part, on two ranks the same."""
-    press = f'{HOLD}compute p all pressure NULL virial\nvariable p equal c_p\nrun {LOOKS}\nprint "P $(c_p)"\n'
+    """Mean of ten checks, without the kinetic part, the same on two ranks."""
+    press = f'{HOLD}compute p all pressure NULL virial\nvariable p equal c_p\nrun {CHECKED}\nprint "P $(c_p)"\n'
     known = launch(deck(tmp_path, painn(tmp_path, "plain"), press), str(tmp_path))
     gpa = 1e-4 * float(re.search(r"^P (\S+)", known, re.M).group(1))
     off = 0.1 + 0.1 * abs(gpa)
     for low, high, expected in ((gpa - 1, gpa + 1, 0), (gpa + off, gpa + 2 * off, 1), (gpa - 2 * off, gpa - off, 1)):
         model = painn(tmp_path, f"p{low:.3f}{high:.3f}", pressure=[low, high])
-        texts = [warnings(launch(deck(tmp_path, model, f"{HOLD}run {LOOKS}\n"), str(tmp_path), n)) for n in (1, 2)]
+        texts = [warnings(launch(deck(tmp_path, model, f"{HOLD}run {CHECKED}\n"), str(tmp_path), n)) for n in (1, 2)]
         assert len(texts[0]) == expected and texts[0] == texts[1]
         if expected:
             said = re.search(r"in step 1000 pressure (\S+) GPa without its kinetic part \(mean of 10", texts[0][0])
@@ -258,7 +258,7 @@ def test_profile_counts(tmp_path):
     """Structures outside the domain are counted in every check but printed once."""
     prof = f"fix prof all mlffprof 100 file {tmp_path}/p.json\n"
     model = painn(tmp_path, **OUTSIDE)
-    output = launch(deck(tmp_path, model, prof + hot(700, 2 * LOOKS)), str(tmp_path))
+    output = launch(deck(tmp_path, model, prof + hot(700, 2 * CHECKED)), str(tmp_path))
     outside = json.loads((tmp_path / "p.json").read_text(encoding="utf-8"))["outside"]
     expected = {"n_looks": 21, "temperature": 11, "density": 21, "distance": 21}
     assert outside == {**dict.fromkeys(outside, 0), **expected}
@@ -273,7 +273,7 @@ OUTSIDE = {"temperature": [1, 2], "density": [0.1, 0.2], "distances": {**NEAREST
 
 
 def test_each_kind_once(tmp_path):
-    output = launch(deck(tmp_path, painn(tmp_path, **OUTSIDE), hot(700, 2 * LOOKS)), str(tmp_path))
+    output = launch(deck(tmp_path, painn(tmp_path, **OUTSIDE), hot(700, 2 * CHECKED)), str(tmp_path))
     assert kinds(output) == ["0 density", "0 H-O", "1000 temperature"]
 
 
@@ -294,7 +294,7 @@ def test_silence(tmp_path):
 
 @pytest.mark.parametrize("ranks", (1, 2))
 def test_end_of_a_minimization(tmp_path, ranks):
-    """Is checked, and is a warning also where a run would stop; velocities of an earlier run do not count."""
+    """Is checked, and gives a warning even if a run would stop; velocities of an earlier run do not count."""
     model = painn(tmp_path, **OUTSIDE)
     more = "velocity all create 700 7\nminimize 0 0 3 3\nmin_style fire\nminimize 0 0 3 3\n"
     output = launch(deck(tmp_path, model, more, "domain stop"), str(tmp_path), ranks)
@@ -305,7 +305,7 @@ def test_end_of_a_minimization(tmp_path, ranks):
 @pytest.mark.parametrize("ranks", (1, 2))
 def test_stop(tmp_path, ranks):
     for keys, more, part in (
-        (["temperature"], hot(700, 2 * LOOKS), "in step 1000 temperature 700 K"),
+        (["temperature"], hot(700, 2 * CHECKED), "in step 1000 temperature 700 K"),
         (["density"], "run 0\n", f"in step 0 density {DENSITY:.4g}"),
         (["distances"], "run 0\n", "in step 0 H-O distance"),
     ):
@@ -326,7 +326,7 @@ def frame(step, system):
 
 
 def test_rerun(tmp_path):
-    """Every frame is looked at, velocities that it does not have are not, and there is one warning."""
+    """Every frame is checked without velocities, and gives one warning in total."""
     system, pressed = water(2), water(2)
     r, i, j = shortest(system)[(1, 2)]
     pressed.x[i - 1] = pressed.x[j - 1] + 0.9 * (pressed.x[i - 1] - pressed.x[j - 1])
@@ -357,7 +357,7 @@ def test_hybrid_and_respa(tmp_path):
 
 @nightly.only
 def test_fluctuations_are_no_warning(tmp_path):
-    """63 atoms at the limit of their range fluctuate by 31 K without a warning; 200 K beyond it they get one."""
+    """63 atoms at the limit fluctuate by 31 K without a warning; 200 K beyond the limit there is one."""
     system = water((3, 7, 1), spacing=3.11)
     head = modelfile.load_yaml(f"{STUDENT}.yaml")
     shutil.copy(f"{STUDENT}.safetensors", tmp_path)

@@ -1,4 +1,4 @@
-"""Everything that can be said wrongly is one error that says what to do, on one rank and on several."""
+"""Each wrong input is one error that says what to do, on one and on several ranks."""
 
 import re
 import shutil
@@ -20,7 +20,7 @@ def deck(folder, pair, system=None, run="run 0\n", **more):
 
 
 def expect(text, *parts):
-    """All parts occur in an error message; line breaks do not matter."""
+    """All parts occur in the error message, ignoring line breaks."""
     flat = " ".join(text.split())
     for part in parts:
         assert re.search(part, flat), f"'{part}' is not in: {flat}"
@@ -110,7 +110,7 @@ def test_mixed_is_refused(zoo, tmp_path):
 
 
 def test_errors_on_ranks(zoo, tmp_path):
-    """Errors of the file, of the mapping, and in a step come once, on all ranks, and do not hang."""
+    """Errors of the file, of the mapping and of a step appear once, stop all ranks and do not hang."""
     for line, part in (("* * missing.yaml O H", "missing.yaml"), (f"* * {zoo['painn']} H O", "type 1 is H")):
         text = fails(deck(tmp_path, f"pair_style mlff\npair_coeff {line}"), tmp_path, ranks=2)
         expect(text, part)
@@ -122,7 +122,7 @@ def test_errors_on_ranks(zoo, tmp_path):
 
 
 def test_numbers_that_overflow(zoo, tmp_path):
-    """An atom whose force is not finite is named by its ID, and the closest pair is said."""
+    """The error names an atom with a force that is not finite, and the closest pair."""
     model = models.painn(tmp_path / "huge", scale=1e25)
     system = water(2)
     text = fails(deck(tmp_path, mlff(model, options="self_test no domain ignore"), system), tmp_path, ranks=2)
@@ -132,7 +132,7 @@ def test_numbers_that_overflow(zoo, tmp_path):
 
 
 def test_overrides(zoo, tmp_path):
-    """What the messages offer works."""
+    """The keywords that messages suggest work."""
     launch(deck(tmp_path, mlff(zoo["painn"], "H O", "masses ignore")), str(tmp_path))
     launch(deck(tmp_path, mlff(zoo["painn"], "C H", "masses no domain no")), str(tmp_path))
     heavy = deck(tmp_path, mlff(zoo["painn"]) + "\nmass 2 2.014")
@@ -189,7 +189,7 @@ def test_missing_steps(zoo, tmp_path):
 
 
 def test_missing_neighbors(zoo, tmp_path):
-    """Commands that take neighbors away are refused: the model's sums would be wrong."""
+    """Commands that remove neighbors are errors."""
     pair = mlff(zoo["painn"])
     bonded = {"style": "molecular", "bonds": True}
     text = fails(deck(tmp_path, pair, **bonded), tmp_path)
@@ -215,7 +215,7 @@ LOST = "pairs of neighbors within the cutoff of .* A, but there are"
 
 @pytest.mark.parametrize("ranks", (1, 2))
 def test_lost_neighbors(zoo, tmp_path, ranks):
-    """Whatever makes ghosts or lists incomplete is found by counting pairs, without knowing the command."""
+    """Incomplete ghosts and lists are detected by counting pairs, independent of the command."""
     pair = mlff(zoo["painn"])
     some = "group some type 2\natom_modify first some\ncomm_modify group some\n"
     expect(fails(deck(tmp_path, pair, run=f"run 0\n{some}run 0\n"), tmp_path, ranks), LOST)
@@ -230,7 +230,7 @@ def test_lost_neighbors(zoo, tmp_path, ranks):
 
 @pytest.mark.parametrize("model", ("painn", "ani"))
 def test_new_coefficients_need_a_set_up(zoo, tmp_path, model):
-    """With `pre no` lists and ghosts would be those of the old ones."""
+    """With `pre no` the run would use the lists and ghosts of the old coefficients."""
     for lines in (mlff(zoo[model]), "pair_style mlff"):
         run = f"fix 1 all nve\nrun 1\nrun 1 pre no\n{lines}\nrun 5 pre no\n"
         expect(fails(deck(tmp_path, mlff(zoo["painn"]), run=run), tmp_path), "has changed since the last run", "pre no")

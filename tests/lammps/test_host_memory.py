@@ -36,7 +36,7 @@ def table(output):
     "ranks, model, options", [(2, "painn", ""), (2, "gaussian", "precision fp64"), (4, "painn", "")]
 )
 def test_same_bits_as_messages(zoo, tmp_path, ranks, model, options):
-    """More ranks than cores as well, which have to wait for each other."""
+    """Also with more ranks than cores."""
     shared, messages = (
         launch(dynamics(zoo, tmp_path, f"{options} node_memory {way}", model), str(tmp_path), ranks)
         for way in ("yes", "no")

@@ -1,4 +1,4 @@
-"""The memory forecast before the first step: against what LAMMPS accounts for and what the process takes; refusals."""
+"""The memory forecast against the accounting of LAMMPS and the process, and its errors."""
 
 import re
 
@@ -11,7 +11,7 @@ MIB = 2.0**20 / 1.0e6  # LAMMPS prints MB of 2^20 bytes
 
 
 def dynamics(name, folder, pair, n, run):
-    """A deck of 3 n^3 atoms that asks the system for its memory before and after `run`."""
+    """A deck of 3 n^3 atoms that prints the memory of the process before and after `run`."""
     case = Case(
         name,
         water(n),
@@ -36,7 +36,7 @@ def numbers(output):
 
 @pytest.fixture(scope="module")
 def wide(tmp_path_factory):
-    """Models as wide as real ones, so that their arrays and not those of LAMMPS take the memory."""
+    """Models as wide as real ones, so that their arrays dominate the memory."""
     folder = tmp_path_factory.mktemp("wide")
     return {
         "painn": models.painn(str(folder / "painn"), n_features=64),
@@ -48,7 +48,7 @@ def wide(tmp_path_factory):
 @pytest.mark.parametrize("ranks", [1, 2])
 @pytest.mark.parametrize("name", ["painn", "deep", "ani"])
 def test_forecast(wide, tmp_path, name, ranks):
-    """Within 15 % of what LAMMPS accounts for after the first step; never less than the process takes."""
+    """Within 15 % of the accounting of LAMMPS after the first step, and never less than the process uses."""
     output = launch(dynamics(name, tmp_path, mlff(wide[name], options="device cpu"), 11, 0), str(tmp_path), ranks)
     lammps, first, later, accounted, resident = numbers(output)
     print(name, ranks, lammps, first, later, accounted, resident)
@@ -59,7 +59,7 @@ def test_forecast(wide, tmp_path, name, ranks):
 
 
 def test_forecast_of_a_run(wide, tmp_path):
-    """After new neighbor lists the style holds what was foreseen for grown arrays."""
+    """After new neighbor lists the style uses the memory that was forecast for grown arrays."""
     output = launch(
         dynamics("run", tmp_path, mlff(wide["painn"], options="device cpu"), 8, 12) + "run 0\n", str(tmp_path)
     )
@@ -72,7 +72,7 @@ def test_forecast_of_a_run(wide, tmp_path):
 
 
 def test_precision(wide, tmp_path):
-    """fp64 needs more than fp32, and the forecast knows it."""
+    """The forecast for fp64 is larger than that for fp32."""
     first = {}
     for precision in ("fp32", "fp64"):
         pair = mlff(wide["painn"], options=f"device cpu precision {precision}")
@@ -81,7 +81,7 @@ def test_precision(wide, tmp_path):
 
 
 def limit(folder, monkeypatch, kilobytes):
-    """From now on every process of LAMMPS has this much address space."""
+    """Limits the address space of later LAMMPS processes."""
     script = folder / "limited.sh"
     script.write_text(f'#!/bin/sh\nulimit -v {kilobytes} && exec {LMP} "$@"\n')
     script.chmod(0o755)
@@ -90,7 +90,7 @@ def limit(folder, monkeypatch, kilobytes):
 
 @pytest.mark.parametrize("ranks, n, kilobytes", [(1, 18, 400000), (2, 22, 500000)])
 def test_refusal(tmp_path, monkeypatch, ranks, n, kilobytes):
-    """What does not fit is refused before the first step, with the size that does; and that size runs."""
+    """A system that does not fit is an error before the first step, with the size that fits, which runs."""
     limit(tmp_path, monkeypatch, kilobytes)
     model = models.painn(str(tmp_path / "huge"), n_features=256)
     text = fails(dynamics("large", tmp_path, mlff(model, options="device cpu"), n, 0), tmp_path, ranks)

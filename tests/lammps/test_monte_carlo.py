@@ -51,7 +51,7 @@ def values(output, name="RESULT"):
 
 
 def mean_number(model, element, temperature, folder, trials, ranks=1, ideal=4.0):
-    """The mean of fix gcmc, what it ought to be, and the error of the mean. ideal: z V."""
+    """Mean of fix gcmc, expected value, error of the mean. ideal: z V."""
     kt = KB * temperature
     wanted = ideal * np.exp(-energy_of_atom(model, element) / kt)
     deck = gas(model, [element], round(wanted))
@@ -208,7 +208,7 @@ def test_widom_of_a_gas(zoo, tmp_path, ranks):
 @pytest.mark.parametrize("ranks", (1, 2))
 @pytest.mark.parametrize("fix", ("widom 1 100 2 1234 300", "gcmc 1 100 0 2 1234 300 {mu} 0.5 full_energy"))
 def test_overlaps_are_improbable(tmp_path, fix, ranks):
-    """Insertions into liquid water on top of atoms, without `overlap_cutoff`: trials that fail, not the run."""
+    """Insertions on top of atoms, without `overlap_cutoff`, fail as trials and do not stop the run."""
     model = f"{MODELS}/water-xs.yaml"
     deck = f"""
 units metal

@@ -1,4 +1,4 @@
-"""Orb in LAMMPS: the numbers of the numpy evaluation, the same on any number of ranks, and refusals with their reasons.
+"""Orb in LAMMPS: results of the numpy reference, the same on any number of ranks, and errors with their reasons.
 
 Traps of models.md that show here: O3 ties, O4 edges that cross ranks, O5 sums over all atoms, O6 net force, O7 torque
 of open systems only, O9 order of the stress, O16 atoms without neighbors.
@@ -19,7 +19,7 @@ RANKS = (1, 2, 3, 4) if NIGHTLY else (1, 3)
 
 
 def corner():
-    """Three molecules in a corner of a large box, two of them out of reach: on 4 ranks most have no atom."""
+    """Three molecules in a corner of a large box, two beyond the cutoff: on 4 ranks most have no atom."""
     small = water((3, 1, 1), spacing=7.5)
     return System(small.types, small.x, [60.0, 40.0, 40.0], molecule=small.molecule)
 
@@ -62,7 +62,7 @@ def newtons(base):
 
 @pytest.fixture(scope="module")
 def results(zoo, tmp_path_factory):
-    """ranks -> results of all cases, computed when they are first asked for."""
+    """ranks -> results of all cases, computed on first use."""
     found = {}
 
     def on(ranks):
@@ -97,7 +97,7 @@ def test_reference(zoo, results, base):
 @pytest.mark.parametrize("base", BASES)
 @pytest.mark.parametrize("ranks", RANKS)
 def test_ranks(results, base, ranks):
-    """Rounding alone may differ: sums are taken in another order."""
+    """Only rounding may differ, because the order of sums does."""
     expected, tolerance = results(1)[f"{base}_on"], 2.0e-5 if base == "single" else 1.0e-10
     for newton in newtons(base):
         same(results(ranks)[f"{base}_{newton}"], expected, tolerance, f"{base}, {ranks} ranks, newton {newton}")
@@ -154,7 +154,7 @@ def test_multiple_time_steps(zoo, tmp_path, teacher):
 
 
 def test_minimizers(zoo, tmp_path):
-    """fire and quickmin follow forces; cg, sd and hftn search along an energy whose gradient they are not."""
+    """fire and quickmin work; cg, sd and hftn, which need the gradient of the energy, are errors."""
     for style in ("fire", "quickmin"):
         output = launch(
             start(zoo, tmp_path) + f'min_style {style}\nminimize 0 1e-4 3 10\nprint "DONE $(pe)"\n', str(tmp_path)
@@ -188,7 +188,7 @@ def test_log_says_what_it_is(zoo, tmp_path):
 
 
 def test_unstable(zoo, tmp_path):
-    """An atom that is lost in NaN stops all ranks with one error that names it."""
+    """A NaN position stops all ranks with one error that names the atom."""
     deck = start(zoo, tmp_path, water(3)) + 'fix 1 all nve\nvariable bad atom "(id == 7) / (id != 7)"\n'
     error = fails(deck + "fix 2 all addforce v_bad 0 0\nrun 10\n", tmp_path, ranks=3)
     assert error.count("ERROR") == 1, error

@@ -1,4 +1,4 @@
-"""Against an independent implementation, and against derivatives of the energy, through LAMMPS in double precision."""
+"""LAMMPS in double precision against an independent implementation and derivatives of the energy."""
 
 import json
 import os
@@ -108,7 +108,7 @@ def test_virial_by_differences(zoo, tmp_path, model):
 
 
 def test_precision_and_kernels(zoo, tmp_path):
-    """fp32 stays near fp64, and every kernel path that this processor has gives the same numbers."""
+    """fp32 agrees with fp64, and all kernel paths of this processor agree."""
     system = water(3)
     subprocess.run([os.environ["MLFF"], "check", "--json", "check.json"], cwd=tmp_path, check=True, capture_output=True)
     with open(tmp_path / "check.json", encoding="utf-8") as f:

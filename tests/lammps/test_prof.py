@@ -1,4 +1,4 @@
-"""fix mlffprof: what it measures is what LAMMPS itself says, on any number of ranks, and what goes wrong is said.
+"""fix mlffprof: its measurements agree with LAMMPS on any number of ranks, and its errors are reported.
 
 The pair styles are lj/cut and small random models; the numbers that the reports are compared with come from LAMMPS' own
 thermo output, timing breakdown and dumps, and from numpy.
@@ -73,7 +73,7 @@ def prof(keywords="", every=10, move="fix move all nve"):
 
 
 def load(folder, name="r.json"):
-    """The report; NaN and Infinity are no JSON and fail here."""
+    """The report; NaN and Infinity are not valid JSON and fail."""
 
     def refuse(text):
         raise ValueError(f"{name} has {text}")
@@ -125,7 +125,7 @@ def test_times_are_those_of_lammps(tmp_path):
         close(part["mean_ms"] * 0.3, own[name], 1e-3 * own[name] + 1e-5, f"{name} against LAMMPS")
     for part in components(report).values():
         assert part["mean_ms"] >= 0.0
-    # sampling is the fix's own time and in no step
+    # sampling is excluded from the time of steps
     assert components(report)["modify"]["mean_ms"] * 0.3 <= own["modify"] * 1.001 + 1e-5
     assert report["energy_time_ms"] is None and report["stress_time_ms"] is None
     assert report["context"]["setup_s"] > 0
@@ -172,7 +172,7 @@ def test_engine_spans(zoo, tmp_path):
 
 
 def test_time_of_a_stress_of_its_own(zoo, tmp_path):
-    """Orb's stress is an output of its own, with a time of its own; an open system has none."""
+    """The stress of Orb is a separate output with its own time; an open system has none."""
     for boundary in ("p p p", "s s s"):
         deck = f"boundary {boundary}\n" + pair_deck(water(2), tmp_path, mlff(zoo["orb"]))
         output = launch(deck + prof("file r.json warmup 1") + "\nrun 6\n", str(tmp_path), 2)
@@ -197,7 +197,7 @@ def pair_deck(system, folder, pair, units="metal", newton="on", name="w.data"):
 
 
 def test_tags(tmp_path):
-    """Rebuilds, output and box changes are counted as LAMMPS counts them."""
+    """Counts of rebuilds, output and box changes agree with LAMMPS."""
     fix = prof(
         "file r.json warmup 0 memory no energy no", move="neigh_modify every 5 delay 0 check no\nfix move all nve"
     )
@@ -212,7 +212,7 @@ def test_tags(tmp_path):
 
 
 def test_slow_step_is_tagged(tmp_path):
-    """A slow dump is planted: the slowest step is the one that wrote it, and has its tag."""
+    """With a slow dump, the slowest step is the one that wrote it, with its tag."""
     run = "dump d all custom 37 huge.dump id x y z vx vy vz fx fy fz\nrun 50"
     launch(argon(prof("file r.json warmup 0 energy no memory no"), run, n=12, thermo=0), str(tmp_path))
     slow = load(tmp_path)["slow_steps"]
@@ -238,7 +238,7 @@ def test_growing_buffers_are_tagged(zoo, tmp_path):
 
 
 def test_waiting_for_another_rank_is_tagged(tmp_path):
-    """Nearly all atoms on one of two ranks: the other waits, which is said, and the report names the one that works."""
+    """Nearly all atoms on one of two ranks: the report shows the waiting and names the busy rank."""
     found = {}
     for name, more in (("even", ""), ("uneven", "delete_atoms region right compress no\n")):
         deck = argon(
@@ -310,7 +310,7 @@ def test_short_steps_are_not_taken_for_preempted(tmp_path):
 
 
 def test_minimize(tmp_path):
-    """One step for each iteration, and the potential energy that LAMMPS prints."""
+    """One step per iteration, and the potential energy of LAMMPS."""
     run = "displace_atoms all random 0.1 0.1 0.1 7\nminimize 0.0 1e-8 40 400"
     output = launch(argon("fix prof all mlffprof 5 file r.json warmup 0", run, thermo=5), str(tmp_path))
     report, table = load(tmp_path), thermo_table(output)
@@ -328,7 +328,7 @@ def test_minimize(tmp_path):
 
 
 def test_runs_of_one_script(tmp_path):
-    """Several runs add up, run 0 counts no step and prints no table, warm-up comes again only in long runs."""
+    """Runs add up, run 0 has no step and no table, and only long runs have another warm-up."""
     run = "run 30\nrun 0\nrun 20 every 10 NULL\nrun 40 post no"
     output = launch(argon(prof("file r.json warmup 5"), run), str(tmp_path))
     report = load(tmp_path)
@@ -342,7 +342,7 @@ def test_runs_of_one_script(tmp_path):
 
 
 def test_unfix_and_clear(tmp_path):
-    """unfix in mid-script leaves the report, and another fix may follow; clear too."""
+    """unfix and clear keep the report, and another fix may follow."""
     run = "run 20\nunfix prof\nrun 10\nfix other all mlffprof 5 file o.json\nrun 10\n" + CLEAR
     second = argon(prof("file c.json"), "run 12")
     output = launch(argon(prof("file r.json warmup 0"), run) + second, str(tmp_path))
@@ -353,7 +353,7 @@ def test_unfix_and_clear(tmp_path):
 
 
 def test_unfix_with_a_model(zoo, tmp_path):
-    """The engine is left as it was, whatever becomes of the pair style."""
+    """The engine is restored, whatever happens to the pair style."""
     deck = pair_deck(water(2), tmp_path, mlff(zoo["painn"])) + prof("file r.json trace t.json") + "\nrun 3\n"
     deck += f"pair_coeff * * {zoo['ani']} O H\nrun 2\npair_style zero 4.0\npair_coeff * *\nrun 2\nunfix prof\nrun 1\n"
     launch(deck, str(tmp_path))
@@ -362,7 +362,7 @@ def test_unfix_with_a_model(zoo, tmp_path):
 
 
 def test_timers_off(tmp_path):
-    """Components that were not measured are null and never 0, and it is said."""
+    """Components that were not measured are null, never 0, with a warning."""
     output = launch(argon(prof("file r.json warmup 0"), "run 10", before="timer loop"), str(tmp_path))
     report = load(tmp_path)
     assert "use `timer normal`" in output and report["mean_latency_ms"] > 0
@@ -406,7 +406,7 @@ def test_energies_are_those_of_thermo(tmp_path):
 
 
 def test_planted_drift(tmp_path):
-    """A friction that takes energy out is measured; the same run without it drifts a hundred times less."""
+    """The drift by friction is measured; the same run without it drifts 100 times less."""
     drift = {}
     for name, extra in (("clean", ""), ("planted", "\nfix v all viscous 0.002")):
         output = launch(
@@ -427,7 +427,7 @@ def test_planted_drift(tmp_path):
 
 
 def test_conserved_quantity(tmp_path):
-    """With a thermostat that reports its energy the conserved quantity is econserve; one that does not has none."""
+    """The conserved quantity is econserve for thermostats that report their energy; others have none."""
     nose = "fix move all nvt temp 90 90 0.1"
     tallied = "fix move all nve\nfix bath all langevin 90 90 0.1 7 tally yes"
     for move, has in ((nose, True), (tallied, True), (tallied.replace(" tally yes", ""), False)):
@@ -446,7 +446,7 @@ def test_conserved_quantity(tmp_path):
 
 
 def test_thermo_access(tmp_path):
-    """f_prof[i] are numbers of the report that is being made."""
+    """f_prof[i] are the values of the current report."""
     more = (
         "f_prof f_prof[1] f_prof[2] f_prof[3] f_prof[6] f_prof[8] f_prof[11] f_prof[14] f_prof[16] f_prof[20] "
         "f_prof[21]"
@@ -466,7 +466,7 @@ def test_thermo_access(tmp_path):
 
 
 def test_bounds(tmp_path):
-    """warn says it once and goes on, stop ends the run with its report, and an explosion is found."""
+    """warn prints once, stop ends the run with its report, and an explosion is detected."""
     output = launch(argon(prof("file r.json warn temperature 50"), "run 100"), str(tmp_path))
     assert len(re.findall("WARNING: fix mlffprof: step 0|WARNING: fix mlffprof: step 10: temperature is", output)) == 1
     assert load(tmp_path)["n_steps"] == 90
@@ -479,7 +479,7 @@ def test_bounds(tmp_path):
 
 
 def test_every_bound_is_about_its_metric(zoo, tmp_path):
-    """Each metric that can be bounded is said once, with the value that the report has for that step."""
+    """Each metric gives one warning, with the value of the report for that step."""
     units = {
         "drift": "eV/atom/ps",
         "drift_percent": "%",
@@ -562,7 +562,7 @@ def test_ranks_agree(zoo, tmp_path):
 
 
 def test_partitions(tmp_path):
-    """Each partition writes a file of its own."""
+    """Each partition writes its own file."""
     launch(argon(prof("file r.json warmup 0"), "run 10"), str(tmp_path), 2, ("-partition", "2x1"))
     for k in (1, 2):
         assert load(tmp_path, f"r.{k}.json")["n_steps"] == 10
@@ -716,7 +716,7 @@ def test_comparison_of_bonds_and_charges(zoo, tmp_path):
 
 
 def test_pressure_error_is_that_of_the_energies(zoo, tmp_path):
-    """The error of the pressure is minus the slope of the difference of the energies over the volume."""
+    """The pressure error is minus the derivative of the energy difference with respect to the volume."""
     system, h, deck = water(2, tilt=(0.8, -0.5, 0.4)), 2e-4, ""
     for model in ("painn", "ani"):
         for sign in (-1, 1):
@@ -739,7 +739,7 @@ def test_pressure_error_is_that_of_the_energies(zoo, tmp_path):
 
 
 def test_comparison_without_a_stress(zoo, tmp_path):
-    """A system that is not periodic in all directions has no stress: null, while energy and forces are measured."""
+    """A system that is not periodic in all directions has null stress, but energy and forces."""
     keywords = f"file r.json compare {zoo['gaussian']} every 1 dump f.xyz"
     deck = "boundary p p s\n" + pair_deck(water(3), tmp_path, mlff(zoo["painn"])) + prof(keywords, 1) + "\nrun 1\n"
     output = launch(deck, str(tmp_path))
@@ -790,7 +790,7 @@ def test_comparison_with_itself(zoo, tmp_path):
         and accuracy["force_max"] < 2e-5
         and accuracy["force_cosine"] > 1 - 1e-9
     )
-    # N is 50: the virial of step 7 is there for the comparison alone
+    # N is 50: the virial of step 7 is computed for the comparison only
     assert max(accuracy["series"]["stress_rmse"]) < 1e-5 and max(map(abs, accuracy["series"]["pressure_error"])) < 0.1
     assert abs(accuracy["energy_bias"]) < 1e-6
     assert (tmp_path / "f.xyz").read_text() == ""
@@ -832,7 +832,7 @@ def run_python(folder, code, *arguments, **extra):
 
 
 def test_virials_in_compared_steps_only(zoo, tmp_path):
-    """A comparison every four steps asks for the virial of these; the last step is that of thermo output."""
+    """A comparison every four steps requests the virial of these steps; the last one is that of thermo output."""
     keywords = f"energy no compare {zoo['painn']} every 4 elements O"
     deck = argon("fix ext all external pf/callback 1 1\n" + prof(keywords, every=50), "", thermo=100)
     (tmp_path / "in.steps").write_text(f"plugin load {PLUGIN}\n" + deck)
@@ -868,7 +868,7 @@ def test_memory_of_the_reference_is_apart(zoo, tmp_path, ranks):
 
 
 def test_frames_and_stop(zoo, tmp_path):
-    """Frames above a bound are written with the model's labels, and a bound may stop the run."""
+    """Frames above a bound are written with labels of the model, and a bound may stop the run."""
     keywords = f"file r.json compare {zoo['gaussian']} every 3 dump f.xyz above 0.001 stop 0.001"
     deck = (
         pair_deck(water(3), tmp_path, mlff(zoo["painn"])) + prof(keywords) + "\nrun 9\n" + FORCES.format("unused.dump")
@@ -912,7 +912,7 @@ def test_trace(zoo, tmp_path):
 
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_killed_run(tmp_path, ranks):
-    """A run that is killed between samples leaves a report of what was measured until then."""
+    """A killed run leaves a report of all steps until then."""
     deck = f"plugin load {PLUGIN}\n" + argon(prof("file r.json warmup 0", every=1000), "run 100000000", n=4, thermo=0)
     (tmp_path / "in.kill").write_text(deck)
     command = [LMP, "-in", "in.kill", "-log", "none", "-screen", "none"]
@@ -941,7 +941,7 @@ def test_killed_run(tmp_path, ranks):
 
 
 def test_file_that_can_no_longer_be_written(tmp_path):
-    """The folder of the report vanishes during the run: one warning, and the run goes on to its end and its table."""
+    """If the folder of the report is deleted during the run, there is one warning, and the run finishes."""
     (tmp_path / "gone").mkdir()
     run = "run 20 post no\nshell rm gone/r.json\nshell rmdir gone\nrun 20\nrun 20"
     output = launch(argon(prof("file gone/r.json warmup 0"), run), str(tmp_path))
@@ -953,7 +953,7 @@ def test_file_that_can_no_longer_be_written(tmp_path):
 
 
 def test_targets_file(tmp_path):
-    """Bars of a file are in the report and in the table."""
+    """Targets of a file are in the report and in the table."""
     (tmp_path / "bars.yaml").write_text(
         "rules:\n  - {metric: us_per_atom, below: 1.0e-6}\n  - {metric: n_steps, above: 3}\n"
     )
@@ -987,7 +987,7 @@ def test_reports_validate(zoo, tmp_path):
 
 
 def test_context(tmp_path):
-    """Where and with what: variables of the deck that are text, and none that would compute something."""
+    """The context has variables of the deck that are text, and none that need a computation."""
     before = 'variable size index small\nvariable t equal temp\nvariable show format t %.3f\nvariable word string "a b"'
     launch(argon(prof('file r.json name trial notes "two words"', every=5), "run 5", before=before), str(tmp_path))
     report = load(tmp_path)
@@ -1072,7 +1072,7 @@ def comma_locale(folder):
 
 
 def test_comma_locale(zoo, tmp_path):
-    """In a program with decimal commas, numbers are read and written with points."""
+    """In a program with decimal commas, numbers are read and written with decimal points."""
     found = comma_locale(tmp_path)
     if not found:
         pytest.skip("no locale with decimal commas here, and none can be made")
@@ -1137,7 +1137,7 @@ def test_bad_commands(tmp_path, bad):
 
 
 def test_errors_come_once(tmp_path):
-    """On several ranks a bad file is one error of all of them and nobody waits."""
+    """On several ranks a wrong file is one error and does not hang."""
     for line in ("all mlffprof 10 file missing/r.json", "all mlffprof 0", "all mlffprof 10 targets missing.yaml"):
         text = fails(argon(f"fix p {line}", "run 5"), tmp_path, ranks=2)
         assert text.count("ERROR") == 1, text
@@ -1154,7 +1154,7 @@ def test_order_of_commands(tmp_path):
 
 
 def test_bad_comparisons(zoo, tmp_path):
-    """Units, ghosts that do not reach far enough, masses of no element, elements that the model does not know."""
+    """Errors: units, short ghost cutoff, masses without element, elements that the model does not support."""
     text = fails(argon(prof(f"compare {zoo['painn']} every 5")), tmp_path)
     assert re.search("does not support element 'Ar'", text), text
     odd = argon(prof(f"compare {zoo['painn']} every 5"), before="mass 1 41.3")
@@ -1173,7 +1173,7 @@ def test_bad_comparisons(zoo, tmp_path):
 
 
 def test_reduced_units(tmp_path):
-    """Reduced units have no eV: the drift in eV/atom/ps is null, and the rest is there."""
+    """Reduced units have no eV: the drift in eV/atom/ps is null, other values exist."""
     deck = (
         "units lj\nlattice fcc 0.8\nregion b block 0 4 0 4 0 4\ncreate_box 1 b\ncreate_atoms 1 box\nmass 1 1\n"
         "pair_style lj/cut 2.5\npair_coeff * * 1 1\nvelocity all create 1.0 5\nfix move all nve\n"

@@ -1,4 +1,4 @@
-"""Scripts at random (random_scripts.py): 200 with fixed seeds, and those that found something."""
+"""Random scripts (random_scripts.py): 200 with fixed seeds, and those that have found faults."""
 
 import glob
 import os
@@ -14,7 +14,7 @@ FINDS = sorted(glob.glob(os.path.join(os.path.dirname(os.path.abspath(__file__))
 
 
 def test_seeds(court):
-    """Every script gives the numbers of the reference or one error, and many do give numbers."""
+    """Every script gives the results of the reference or one error, and many give results."""
     verdicts = court.judge_seeds(SEEDS)
     failures = [f"seed {seed}: {v.kind}: {v.text}" for seed, v in verdicts.items() if v.failed]
     assert not failures, "\n".join([*failures, "python tests/lammps/random_scripts.py --shrink SEED shows why"])
@@ -24,7 +24,7 @@ def test_seeds(court):
 
 @pytest.mark.parametrize("path", FINDS, ids=[os.path.basename(path) for path in FINDS])
 def test_finds(court, path):
-    """What once was wrong is right, or the error that the second line has."""
+    """Scripts that found faults give right results, or the error of their second line."""
     with open(path, encoding="utf-8") as f:
         text = f.read()
     ranks, lines = random_scripts.parse(text)
@@ -57,7 +57,7 @@ run 3"""
 
 @pytest.mark.parametrize("change", ("", "energy", "force", "lj", "image"))
 def test_the_oracle_notices(court, monkeypatch, change):
-    """A reference that differs a little in any part is a failure; the same is none."""
+    """A small difference in any part of the reference is a failure."""
     evaluate, lj = script_oracle.Oracle.evaluate, script_oracle.lj
 
     def other(self, *state):

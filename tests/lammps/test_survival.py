@@ -115,7 +115,7 @@ def check_files(folder):
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL], ids=["SIGTERM", "SIGKILL"])
 def test_killed_and_continued(zoo, tmp_path, how):
-    """From the last restart that can be read the run goes on as if nothing had happened."""
+    """A run continues from the last readable restart file with the same results."""
     folder = str(tmp_path)
     run_and_kill(begin(zoo, folder, "killed") + "run 1000000\n", folder, how)
     check_files(folder)
@@ -197,7 +197,7 @@ def test_another_header_at_a_restart(zoo, tmp_path):
     modelfile.write_head(path, {**head, "energy_offsets": dict.fromkeys(head["elements"], 1.0)})
     text = fails(again, tmp_path, 2)
     assert re.search(
-        r"header " + stated[:12].decode() + r", but painn.yaml is .*, header \w{12}\. Give the same", text
+        r"header " + stated[:12].decode() + r"\), but painn.yaml is .*, header \w{12}\)\. Use the same", text
     ), text
     data = (tmp_path / "a.restart").read_bytes()
     assert data.count(stated) == 1
@@ -222,7 +222,7 @@ def test_nothing_can_be_written(zoo, tmp_path):
 
 
 def test_full_disk(zoo, tmp_path):
-    """A disk that is full after some frames: the report and the frames of before stay whole, and the run goes on."""
+    """A disk that becomes full: report and earlier frames stay complete, and the run continues."""
     disk = tmp_path / "disk"
     disk.mkdir()
     done = subprocess.run(
