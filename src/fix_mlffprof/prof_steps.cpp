@@ -31,8 +31,8 @@ static constexpr double LONG = 200e-6, TIME_SLICE = 50e-6;    // s; no process r
 
 ProfSteps::ProfSteps(LAMMPS *lammps) :
     Pointers(lammps), engine(nullptr), opened(false), timed(false), compares(false), open_step(-1), start(0.0),
-    dt_ps(0.0), busy_before(0.0), own(0.0), own_modify(0.0), own_output(0.0), batch_seconds(0.0), mean_seconds(0.0),
-    fastest(0.0), growths(0), builds(0), seen{}, n_unseen(0), box{}, open_tags(0), batch(1)
+    dt_ps(0.0), busy_before(0.0), fix_seconds(0.0), fix_modify(0.0), fix_output(0.0), batch_seconds(0.0),
+    mean_seconds(0.0), fastest(0.0), growths(0), builds(0), seen{}, n_unseen(0), box{}, open_tags(0), batch(1)
 {
 }
 
@@ -73,7 +73,7 @@ bool ProfSteps::start_run(mlff_model *model, double step_ps)
   engine = model;
   dt_ps = step_ps;
   opened = false;
-  own = own_modify = own_output = 0.0;
+  fix_seconds = fix_modify = fix_output = 0.0;
   n_unseen = -1;
   fastest = 0.0;
   timed = timer->has_normal();
@@ -152,7 +152,7 @@ void ProfSteps::open(bigint number, double now)
   opened = true;
   open_step = number;
   start = now;
-  own = 0.0;
+  fix_seconds = 0.0;
   open_tags = output->next == number ? static_cast<unsigned>(MLFFPROF_TAG_OUTPUT) : 0u;
   if (!parts.empty()) read(before);
   if (compares) busy_before = read_busy();
@@ -160,11 +160,11 @@ void ProfSteps::open(bigint number, double now)
 
 void ProfSteps::add_own(double seconds, bool in_modify)
 {
-  if (opened) own += seconds;
+  if (opened) fix_seconds += seconds;
   if (in_modify)
-    own_modify += seconds;
+    fix_modify += seconds;
   else
-    own_output += seconds;
+    fix_output += seconds;
 }
 
 /* Tags of events since the last call. */
@@ -205,7 +205,7 @@ bool ProfSteps::was_preempted(double now)
 
 void ProfSteps::close(double now)
 {
-  const double seconds = std::max(0.0, now - start - own);
+  const double seconds = std::max(0.0, now - start - fix_seconds);
   numbers.push_back(open_step);
   tags.push_back(static_cast<int>(tags_now()));
   atoms.push_back(atom->nlocal);
@@ -215,8 +215,8 @@ void ProfSteps::close(double now)
   if (!parts.empty()) read(now_values);
   for (size_t k = 0; k < parts.size(); k++) {
     double value = now_values[k] - before[k];
-    if (timers[k] == Timer::MODIFY) value -= own_modify;
-    if (timers[k] == Timer::OUTPUT) value -= own_output;
+    if (timers[k] == Timer::MODIFY) value -= fix_modify;
+    if (timers[k] == Timer::OUTPUT) value -= fix_output;
     if (value < 0.0) value = 0.0;    // NaN stays
     sums.push_back(value);
   }
@@ -225,7 +225,7 @@ void ProfSteps::close(double now)
   busy.push_back({compares ? std::max(0.0, read_busy() - busy_before) : seconds, comm->me});
   sums[busy_index] = busy.back().value;
   batch_seconds += seconds;
-  own_modify = own_output = 0.0;
+  fix_modify = fix_output = 0.0;
   opened = false;
 }
 

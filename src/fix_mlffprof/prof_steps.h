@@ -41,7 +41,7 @@ class ProfSteps : protected Pointers {
   void add_own(double seconds, bool in_modify = true);
   void add_between(double seconds)
   {
-    own_modify += seconds;
+    fix_modify += seconds;
     n_unseen = -1;
   }
   /* Of the last closed step, before a flush. */
@@ -70,7 +70,7 @@ class ProfSteps : protected Pointers {
   mlff_model *engine;
   bool opened, timed, compares;    // the timers of LAMMPS are on; the busiest rank is known
   bigint open_step;
-  double start, dt_ps, busy_before, own, own_modify, own_output, batch_seconds;
+  double start, dt_ps, busy_before, fix_seconds, fix_modify, fix_output, batch_seconds;
   double mean_seconds, fastest;              // of the last batch
   std::vector<double> before, now_values;    // [3 parts] readings at start and end of the step
   int64_t growths;

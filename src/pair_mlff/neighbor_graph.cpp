@@ -22,9 +22,9 @@
 
 using namespace LAMMPS_NS;
 
-static void name_atom(void *of, int32_t i, char text[64])
+static void name_atom(void *graph, int32_t i, char text[64])
 {
-  snprintf(text, 64, "%s", static_cast<const MLFFNeighborGraph *>(of)->name_of(i).c_str());
+  snprintf(text, 64, "%s", static_cast<const MLFFNeighborGraph *>(graph)->name_of(i).c_str());
 }
 
 MLFFNeighborGraph::MLFFNeighborGraph(LAMMPS *lammps, MLFFHalo &between_ranks) :

@@ -44,10 +44,10 @@ static int losses_of(const mlffprof_report *p, const mlffprof_hotspot **losses)
   for (int k = 0; k < p->n_hotspots; k++) {
     const mlffprof_hotspot *h = &p->hotspots[k];
     if (!(h->gain >= worth)) continue;
-    int at = n < N_LOSSES ? n++ : N_LOSSES;
-    for (; at > 0 && losses[at - 1]->gain < h->gain; at--)
-      if (at < N_LOSSES) losses[at] = losses[at - 1];
-    if (at < N_LOSSES) losses[at] = h;
+    int place = n < N_LOSSES ? n++ : N_LOSSES;
+    for (; place > 0 && losses[place - 1]->gain < h->gain; place--)
+      if (place < N_LOSSES) losses[place] = losses[place - 1];
+    if (place < N_LOSSES) losses[place] = h;
   }
   return n;
 }

@@ -90,16 +90,16 @@ KIND(CONTEXT, CONTEXT, .name = "context");
 
 #define ROW(S, how, ...) ROW_##how(S, __VA_ARGS__)
 #define ROW_IN(S, k, member, key, of_unit, text) \
-  .name = #key, .unit = of_unit, .meaning = text, .kind = &k, .at = offsetof(S, member)
+  .name = #key, .unit = of_unit, .meaning = text, .kind = &k, .offset = offsetof(S, member)
 #define ROW_AT(...) {ROW_IN(__VA_ARGS__)},
 #define ROW_FIELD(...) {ROW_IN(__VA_ARGS__)},
 #define ROW_LATER(...) {ROW_IN(__VA_ARGS__), .is_later = 1},
 #define ROW_LIST(S, k, member, length, whose, ...) \
-  {ROW_IN(S, k, member, __VA_ARGS__), .length_at = offsetof(S, length), .is_list = 1, WHOSE_##whose},
+  {ROW_IN(S, k, member, __VA_ARGS__), .length_offset = offsetof(S, length), .is_list = 1, WHOSE_##whose},
 #define ROW_DERIVED(S, ...) \
-  {ROW_IN(mlffprof_derived, __VA_ARGS__), .length_at = offsetof(mlffprof_derived, n_points), .is_derived = 1},
-#define WHOSE_ALL .of = NULL
-#define WHOSE_OF(S, k, member) .of = &k, .of_at = offsetof(S, member)
+  {ROW_IN(mlffprof_derived, __VA_ARGS__), .length_offset = offsetof(mlffprof_derived, n_points), .is_derived = 1},
+#define WHOSE_ALL .presence = NULL
+#define WHOSE_OF(S, k, member) .presence = &k, .presence_offset = offsetof(S, member)
 
 #define FIELDS(id) .fields = id##_fields, .n_fields = (int) (sizeof id##_fields / sizeof *id##_fields)
 #define BLOCK(id, S, of_name, ...)                                              \
@@ -146,19 +146,19 @@ int mlffprof_block_is_shown(const mlffprof_kind *block, const void *base)
 void mlffprof_block_clear(const mlffprof_kind *block, void *base)
 {
   for (const mlffprof_field *f = block->fields; f < block->fields + block->n_fields; f++) {
-    void *at = (char *) base + f->at;
+    void *member = (char *) base + f->offset;
     const mlffprof_kind *kind = f->kind;
     if (f->is_list || f->is_derived) continue;
     if (kind->shape == MLFFPROF_NUMBER)
-      *(double *) at = kind->is_bound ? 0 : NAN;
+      *(double *) member = kind->is_bound ? 0 : NAN;
     else if (kind->shape == MLFFPROF_INTEGER && kind->size == sizeof(int64_t))
-      *(int64_t *) at = kind->missing;
+      *(int64_t *) member = kind->missing;
     else if (kind->shape == MLFFPROF_INTEGER || kind->shape == MLFFPROF_BOOL)
-      *(int *) at = (int) kind->missing;
+      *(int *) member = (int) kind->missing;
     else if (kind->shape == MLFFPROF_WORD)
-      *(int *) at = kind->first;
+      *(int *) member = kind->first;
     else if (kind->shape == MLFFPROF_BLOCK)
-      mlffprof_block_clear(kind, kind->is_inside ? base : at);
+      mlffprof_block_clear(kind, kind->is_inside ? base : member);
   }
 }
 
@@ -224,9 +224,9 @@ static void write_context(mlff_writer *w, const mlffprof_report *p, const char *
   }
 }
 
-static void write_integer(mlff_writer *w, const mlffprof_field *f, const void *at)
+static void write_integer(mlff_writer *w, const mlffprof_field *f, const void *member)
 {
-  const int64_t value = f->kind->size == sizeof(int64_t) ? *(const int64_t *) at : *(const int *) at;
+  const int64_t value = f->kind->size == sizeof(int64_t) ? *(const int64_t *) member : *(const int *) member;
   if (f->kind->is_nullable && value < 0)
     mlff_write_null(w, f->name);
   else
@@ -242,23 +242,23 @@ static void write_tags(mlff_writer *w, const mlffprof_field *f, unsigned bits)
 }
 
 /* A field that is no array; base is the struct that it is in. */
-static void write_value(writing *o, const mlffprof_field *f, const void *at, const char *base)
+static void write_value(writing *o, const mlffprof_field *f, const void *member, const char *base)
 {
   const mlffprof_kind *kind = f->kind;
   mlff_writer *w = &o->w;
   switch (kind->shape) {
-  case MLFFPROF_NUMBER: mlff_write_number(w, f->name, *(const double *) at); break;
-  case MLFFPROF_INTEGER: write_integer(w, f, at); break;
-  case MLFFPROF_BOOL: mlff_write_bool(w, f->name, *(const int *) at); break;
+  case MLFFPROF_NUMBER: mlff_write_number(w, f->name, *(const double *) member); break;
+  case MLFFPROF_INTEGER: write_integer(w, f, member); break;
+  case MLFFPROF_BOOL: mlff_write_bool(w, f->name, *(const int *) member); break;
   case MLFFPROF_TEXT: {
-    const char *text = *(const char *const *) at;
+    const char *text = *(const char *const *) member;
     mlff_write_text(w, f->name, text ? text : kind->title);
     break;
   }
-  case MLFFPROF_WORD: mlff_write_text(w, f->name, kind->words[*(const int *) at - kind->first]); break;
-  case MLFFPROF_TAGS: write_tags(w, f, *(const unsigned *) at); break;
-  case MLFFPROF_BINS: mlff_write_integers(w, f->name, at, MLFFPROF_N_BINS); break;
-  default: write_block(o, f->name, kind, kind->is_inside ? base : at);
+  case MLFFPROF_WORD: mlff_write_text(w, f->name, kind->words[*(const int *) member - kind->first]); break;
+  case MLFFPROF_TAGS: write_tags(w, f, *(const unsigned *) member); break;
+  case MLFFPROF_BINS: mlff_write_integers(w, f->name, member, MLFFPROF_N_BINS); break;
+  default: write_block(o, f->name, kind, kind->is_inside ? base : member);
   }
 }
 
@@ -271,7 +271,7 @@ static void write_list(writing *o, const mlffprof_field *f, const char *items, i
     mlff_write_object(&o->w, NULL);
     for (const mlffprof_field *g = block->fields; g < block->fields + block->n_fields; g++)
       if (block->is_inside)
-        write_value(o, g, (const char *) *(const void *const *) (base + g->at) + (size_t) k * g->kind->size, base);
+        write_value(o, g, (const char *) *(const void *const *) (base + g->offset) + (size_t) k * g->kind->size, base);
       else
         write_field(o, g, items + (size_t) k * block->size);
     mlff_write_end(&o->w);
@@ -282,7 +282,7 @@ static void write_list(writing *o, const mlffprof_field *f, const char *items, i
 static void write_array(writing *o, const mlffprof_field *f, const void *items, int n, const char *base)
 {
   const mlffprof_kind *kind = f->kind;
-  const int measured = !f->of || mlffprof_block_is_shown(f->of, base + f->of_at);
+  const int measured = !f->presence || mlffprof_block_is_shown(f->presence, base + f->presence_offset);
   if (kind->shape == MLFFPROF_BLOCK) {
     write_list(o, f, items, n, base);
   } else if (kind->shape == MLFFPROF_CONTEXT) {
@@ -301,9 +301,9 @@ static void write_field(writing *o, const mlffprof_field *f, const char *base)
 {
   const char *from = f->is_derived ? (const char *) &o->derived : base;
   if (f->is_list || f->kind->shape == MLFFPROF_NUMBERS)
-    write_array(o, f, *(const void *const *) (from + f->at), *(const int *) (from + f->length_at), base);
+    write_array(o, f, *(const void *const *) (from + f->offset), *(const int *) (from + f->length_offset), base);
   else
-    write_value(o, f, from + f->at, base);
+    write_value(o, f, from + f->offset, base);
 }
 
 static void write_block(writing *o, const char *name, const mlffprof_kind *block, const char *base)

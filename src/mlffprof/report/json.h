@@ -27,9 +27,11 @@ typedef struct mlffprof_kind mlffprof_kind;
 typedef struct mlffprof_field {
   const char *name, *unit, *meaning;
   const mlffprof_kind *kind;
-  size_t at, length_at;    /* offsets in the struct of the block; of derived fields in mlffprof_derived   */
-  const mlffprof_kind *of; /* columns: the block, at of_at, that was measured or not; NULL = always shown */
-  size_t of_at;
+  /* Offsets in the struct of the block; of derived fields in mlffprof_derived. */
+  size_t offset, length_offset;
+  /* Columns: the block that was measured or not, and its offset; NULL = always shown. */
+  const mlffprof_kind *presence;
+  size_t presence_offset;
   int is_list, is_later, is_derived;
 } mlffprof_field;
 

@@ -173,13 +173,13 @@ static void make_ranks(const mlffprof_recorder *r, mlffprof_report *p)
   for (int k = 0; k < r->n_ranks; k++) {
     const int64_t here = r->rank_steps[k];
     if (!here || (n == N_SLOWEST_RANKS && here <= steps[n - 1])) continue;
-    int at = n < N_SLOWEST_RANKS ? n++ : n - 1;
-    for (; at > 0 && steps[at - 1] < here; at--) {
-      steps[at] = steps[at - 1];
-      rank[at] = rank[at - 1];
+    int place = n < N_SLOWEST_RANKS ? n++ : n - 1;
+    for (; place > 0 && steps[place - 1] < here; place--) {
+      steps[place] = steps[place - 1];
+      rank[place] = rank[place - 1];
     }
-    steps[at] = here;
-    rank[at] = k;
+    steps[place] = here;
+    rank[place] = k;
   }
   p->slowest_rank = rank;
   p->slowest_rank_steps = steps;

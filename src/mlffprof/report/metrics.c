@@ -59,17 +59,17 @@ static double derived(const mlffprof_report *p, int k)
 
 /* Metric *k of the block at base and of those in it, with its place, NULL where it is in a block that was not measured;
  * NULL and *k less their number when it is behind the last. */
-static const mlffprof_field *find(const mlffprof_kind *block, const void *base, int *k, const double **at)
+static const mlffprof_field *find(const mlffprof_kind *block, const void *base, int *k, const double **value)
 {
   for (const mlffprof_field *f = block->fields; f < block->fields + block->n_fields; f++) {
-    const char *here = (const char *) base + (f->kind->is_inside ? 0 : f->at);
+    const char *here = (const char *) base + (f->kind->is_inside ? 0 : f->offset);
     if (f->kind->is_metric && (*k)-- == 0) {
-      *at = (const void *) here;
+      *value = (const void *) here;
       return f;
     }
     if (f->kind->shape != MLFFPROF_BLOCK || f->is_list) continue;
-    const mlffprof_field *found = find(f->kind, here, k, at);
-    if (found && !mlffprof_block_is_shown(f->kind, here)) *at = NULL;
+    const mlffprof_field *found = find(f->kind, here, k, value);
+    if (found && !mlffprof_block_is_shown(f->kind, here)) *value = NULL;
     if (found) return found;
   }
   return NULL;
@@ -78,20 +78,20 @@ static const mlffprof_field *find(const mlffprof_kind *block, const void *base, 
 const char *mlffprof_metric_name(int k)
 {
   static const mlffprof_report none;
-  const double *at = NULL;
-  const mlffprof_field *f = k < 0 ? NULL : find(&mlffprof_report_kind, &none, &k, &at);
+  const double *value = NULL;
+  const mlffprof_field *f = k < 0 ? NULL : find(&mlffprof_report_kind, &none, &k, &value);
   return f ? f->name : k >= 0 && k < N_DERIVED ? names[k] : NULL;
 }
 
 static double value_of(const mlffprof_report *p, int k)
 {
   mlffprof_derived d;
-  const double *at = NULL;
-  const mlffprof_field *f = find(&mlffprof_report_kind, p, &k, &at);
+  const double *value = NULL;
+  const mlffprof_field *f = find(&mlffprof_report_kind, p, &k, &value);
   if (!f) return derived(p, k);
   mlffprof_derive(p, &d);
-  if (f->is_derived) at = (const void *) ((const char *) &d + f->at);
-  return at ? *at : NAN;
+  if (f->is_derived) value = (const void *) ((const char *) &d + f->offset);
+  return value ? *value : NAN;
 }
 
 int mlffprof_report_metric(const mlffprof_report *report, const char *name, double *value)

@@ -75,7 +75,7 @@ static mlffprof_status read_number(reading *r, const mlff_yaml *m, const mlffpro
   return MLFFPROF_OK;
 }
 
-static mlffprof_status read_integer(reading *r, const mlff_yaml *m, const mlffprof_field *f, void *at)
+static mlffprof_status read_integer(reading *r, const mlff_yaml *m, const mlffprof_field *f, void *member)
 {
   const mlffprof_kind *kind = f->kind;
   const int is_wide = kind->size == sizeof(int64_t);
@@ -84,9 +84,9 @@ static mlffprof_status read_integer(reading *r, const mlff_yaml *m, const mlffpr
   if (value != kind->missing && (value < kind->low || (!is_wide && value > INT_MAX)))
     return mlffprof_document_fail(&r->d, m, "%s is %lld: impossible", f->name, (long long) value);
   if (is_wide)
-    *(int64_t *) at = value;
+    *(int64_t *) member = value;
   else
-    *(int *) at = (int) value;
+    *(int *) member = (int) value;
   return MLFFPROF_OK;
 }
 
@@ -126,22 +126,22 @@ static mlffprof_status read_bins(reading *r, const mlff_yaml *m, const mlffprof_
   return MLFFPROF_OK;
 }
 
-static mlffprof_status read_value(reading *r, const mlff_yaml *m, const mlffprof_field *f, void *at, char *base)
+static mlffprof_status read_value(reading *r, const mlff_yaml *m, const mlffprof_field *f, void *member, char *base)
 {
   const mlffprof_kind *kind = f->kind;
   const mlff_yaml *block = NULL;
   if (kind->is_needed && !mlffprof_find(m, f->name)) return mlffprof_document_fail(&r->d, m, "%s is missing", f->name);
   switch (kind->shape) {
-  case MLFFPROF_NUMBER: return read_number(r, m, f, at);
-  case MLFFPROF_INTEGER: return read_integer(r, m, f, at);
-  case MLFFPROF_BOOL: return mlffprof_get_bool(&r->d, m, f->name, (int) kind->missing, at);
-  case MLFFPROF_TEXT: return mlffprof_get_text(&r->d, m, f->name, at);
-  case MLFFPROF_WORD: return read_word(r, m, f, at);
-  case MLFFPROF_TAGS: return read_tags(r, m, f, at);
-  case MLFFPROF_BINS: return read_bins(r, m, f, at);
+  case MLFFPROF_NUMBER: return read_number(r, m, f, member);
+  case MLFFPROF_INTEGER: return read_integer(r, m, f, member);
+  case MLFFPROF_BOOL: return mlffprof_get_bool(&r->d, m, f->name, (int) kind->missing, member);
+  case MLFFPROF_TEXT: return mlffprof_get_text(&r->d, m, f->name, member);
+  case MLFFPROF_WORD: return read_word(r, m, f, member);
+  case MLFFPROF_TAGS: return read_tags(r, m, f, member);
+  case MLFFPROF_BINS: return read_bins(r, m, f, member);
   default:
     MLFFPROF_TRY(mlffprof_get_mapping(&r->d, m, f->name, &block));
-    return block ? read_fields(r, block, kind, kind->is_inside ? base : at) : MLFFPROF_OK;
+    return block ? read_fields(r, block, kind, kind->is_inside ? base : member) : MLFFPROF_OK;
   }
 }
 
@@ -180,8 +180,8 @@ static mlffprof_status read_item(reading *r, const mlff_yaml *m, const mlffprof_
     return mlffprof_document_fail(&r->d, m, "entry %d of %s is not a block ({...})", k, f->name);
   if (!block->is_inside) MLFFPROF_TRY(read_fields(r, m, block, items + (size_t) k * block->size));
   for (const mlffprof_field *g = block->fields; block->is_inside && g < block->fields + block->n_fields; g++)
-    MLFFPROF_TRY(read_value(r, m, g, (char *) *(void **) (base + g->at) + (size_t) k * g->kind->size, base));
-  return f->at == offsetof(mlffprof_report, components) && base == (char *) r->p
+    MLFFPROF_TRY(read_value(r, m, g, (char *) *(void **) (base + g->offset) + (size_t) k * g->kind->size, base));
+  return f->offset == offsetof(mlffprof_report, components) && base == (char *) r->p
              ? check_parent(r, m, (mlffprof_component_result *) (void *) items, k)
              : MLFFPROF_OK;
 }
@@ -197,26 +197,26 @@ static mlffprof_status read_list(reading *r, const mlff_yaml *m, const mlffprof_
   for (const mlffprof_field *g = block->fields; block->is_inside && g < block->fields + block->n_fields; g++) {
     items = mlff_arena_alloc(r->p->arena, (size_t) n, g->kind->size);
     if (!items) return no_memory(r);
-    *(void **) (base + g->at) = items;
+    *(void **) (base + g->offset) = items;
   }
   if (!block->is_inside) items = mlff_arena_alloc(r->p->arena, (size_t) n, block->size);
   if (!items) return no_memory(r);
   const mlff_yaml *item = list ? list->first : NULL;
   for (int k = 0; item; k++, item = item->next) MLFFPROF_TRY(read_item(r, item, f, k, items, base));
-  if (!block->is_inside) *(void **) (base + f->at) = items;
-  *(int *) (base + f->length_at) = n;
+  if (!block->is_inside) *(void **) (base + f->offset) = items;
+  *(int *) (base + f->length_offset) = n;
   return MLFFPROF_OK;
 }
 
 static mlffprof_status read_array(reading *r, const mlff_yaml *m, const mlffprof_field *f, char *base)
 {
-  int *n = (int *) (void *) (base + f->length_at);
-  void *at = base + f->at;
+  int *n = (int *) (void *) (base + f->length_offset);
+  void *member = base + f->offset;
   switch (f->kind->shape) {
   case MLFFPROF_CONTEXT: return read_context(r, m, f);
-  case MLFFPROF_NUMBERS: return mlffprof_get_numbers(&r->d, m, f->name, at, n);
-  case MLFFPROF_COLUMN: return read_column(r, m, f->name, *n, at);
-  case MLFFPROF_STEPS: return mlffprof_get_integers(&r->d, m, f->name, at, n);
+  case MLFFPROF_NUMBERS: return mlffprof_get_numbers(&r->d, m, f->name, member, n);
+  case MLFFPROF_COLUMN: return read_column(r, m, f->name, *n, member);
+  case MLFFPROF_STEPS: return mlffprof_get_integers(&r->d, m, f->name, member, n);
   default: return read_list(r, m, f, base);
   }
 }
@@ -227,7 +227,7 @@ static mlffprof_status read_fields(reading *r, const mlff_yaml *m, const mlffpro
     if (f->is_list)
       MLFFPROF_TRY(read_array(r, m, f, base));
     else if (!f->is_derived)
-      MLFFPROF_TRY(read_value(r, m, f, base + f->at, base));
+      MLFFPROF_TRY(read_value(r, m, f, base + f->offset, base));
   return MLFFPROF_OK;
 }
 
