@@ -18,7 +18,7 @@ NAME = "libmlff.dylib" if sys.platform == "darwin" else "libmlff.so"
 
 
 class Error(RuntimeError):
-    """Something is wrong with a model file, a structure or the library; the text says what, and what to do."""
+    """Error of a model file, a structure or the library; the text states the cause and the fix."""
 
 
 class ModelWarning(UserWarning):
@@ -241,7 +241,7 @@ FUNCTIONS = {
 
 
 def find_library() -> str:
-    """Path of libmlff.so: $MLFF_LIBRARY, else beside this package, else in the build folder of the checkout."""
+    """Path of libmlff.so: $MLFF_LIBRARY, else next to this package, else in the build folder of the checkout."""
     named = os.environ.get("MLFF_LIBRARY")
     if named:
         if not os.path.isfile(named):

@@ -24,7 +24,7 @@ VOIGT = np.array([0, 1, 2, 5, 4, 3])  # xx yy zz yz xz xy of the engine's xx yy 
 
 
 class Result(typing.NamedTuple):
-    """Of one evaluation of n atoms. None: the model or the structure has no such thing. Arrays are the caller's."""
+    """Result of one evaluation of n atoms. Unavailable fields are None. The caller owns the arrays."""
 
     energy: float  # eV
     forces: np.ndarray  # [n, 3] eV/A
@@ -34,8 +34,8 @@ class Result(typing.NamedTuple):
     member_energies: np.ndarray | None  # [n_members] eV, of an ensemble
     energies_spread: np.ndarray | None  # [n] eV, standard deviation (n-1) over the members
     member_forces: np.ndarray | None  # [n_members, n, 3] eV/A, on request
-    n_edges: int  # neighbours within the cutoff, of all atoms
-    min_distance: float  # A, of two neighbours; infinity without any
+    n_edges: int  # neighbors within the cutoff, of all atoms
+    min_distance: float  # A, of two neighbors; infinity without any
 
     @property
     def forces_spread(self) -> np.ndarray | None:
@@ -164,12 +164,12 @@ class _Files:
 class Model:
     """A model, opened and checked.
 
-    model:     name (see model_names) or path of the YAML file; its weights are found beside it
+    model:     name (see model_names) or path of the YAML file; its weights are in the same folder
     device:    "cpu", "cuda", "cuda:N", or "auto": a GPU that can be used, else the CPU
     precision: "fp32", "fp64" or "mixed"
     self_test: whether the reference results in the file are checked when opening
     domain:    "warn" (DomainWarning), "stop" (DomainError) or "ignore", for structures unlike those of the training
-    skin:      A, how far the neighbour list reaches beyond the cutoff; it is made anew when an atom has moved half of
+    skin:      A, range of the neighbor list beyond the cutoff; it is rebuilt when an atom has moved half of
                that
     options:   members, kernels, radial_intervals, replay, fuse, e0: words, as of pair_style mlff
 
@@ -342,7 +342,7 @@ class Model:
         self._made_at, self._pbc = positions, pbc
 
     def _follow(self, numbers, positions, cell, pbc):
-        """Brings the neighbour list to the structure; whether that is another one than before, instead of a step on."""
+        """Updates the neighbor list; True for a new structure, False for a moved one."""
         if self._system is None or numbers != self._numbers or pbc != self._pbc:
             self._forget_system()
             self._set_atoms(numbers)
@@ -375,7 +375,7 @@ class Model:
         pbc:           which vectors are periodic, one or three; None: all three with a cell
         member_forces: of an ensemble, forces of every member, too: its networks run once more
 
-        Repeated calls with atoms that have moved little, in a cell that has changed little, keep the neighbour list.
+        Repeated calls with atoms that have moved little, in a cell that has changed little, keep the neighbor list.
         Error: no atoms, unknown elements, positions that are not finite, atoms closer than the model allows, cells that
         are flat or too small, what the architecture cannot do (Orb: one or two periodic directions), NaN as a result.
         """

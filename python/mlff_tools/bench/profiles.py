@@ -21,12 +21,12 @@ NEEDED = (
 )
 
 
-# Files of `mlff scaling`, which are no reports of single runs.
+# Files of `mlff scaling`, not reports of single runs.
 SCALING_REPORTS = ("_scaling_strong.json", "_scaling_weak.json", "_scaling_replicas.json")
 
 
 class ProfileError(ModelError):
-    """A file is not a report; the text says which and why."""
+    """A file is not a report; the text names the file and the reason."""
 
 
 def _reject(text):

@@ -8,15 +8,15 @@
     mlff bench --compare-all --model student            PyTorch eager and compiled, this engine by precision and kernels
     mlff bench --list
 
-Every case runs `--repeats` times; each round takes all cases in a new random order, so that a slow minute of the
-machine hits different ones. Until --budget is spent, cases whose mean is not known to 5 % run again. An interrupted
-suite goes on where it was when it is started again with the same --out. The folder gets runs/CASE.rN.json,
-cases/CASE.json (the repeat in the middle), MODEL_profile.json, MODEL_scaling_*.json, comparison_*.json, suite.json
-and summary.txt; `mlff report DIR` makes a page of them. With --publish the results go to another folder as well, as
-small files to be kept in a repository. Every case is judged: does it conserve energy (NVE), is it of its ensemble (NVT,
-NPT)? PASS, FAIL or `too short to say`. Exit code: 0 done, 1 a run failed, 2 wrong usage or missing files, 3 a run is
-not of its ensemble. Of a model with random weights atoms stay where they are, and only times are reported.
-docs/benchmarks.md explains the numbers.
+Every case runs `--repeats` times. Each round runs all cases in a new random order, so that a slow minute of the machine
+affects different ones. Until --budget is spent, cases with a mean not known to 5 % run again. The same command with the
+same --out continues an interrupted suite. The output folder contains runs/CASE.rN.json, cases/CASE.json (the median
+repeat), MODEL_profile.json, MODEL_scaling_*.json, comparison_*.json, suite.json and summary.txt; `mlff report DIR`
+makes a page of them. --publish also writes brief copies to another folder.
+
+Every case is judged: energy conservation (NVE), ensemble (NVT, NPT); PASS, FAIL or `too short to say`. Atoms of a model
+with random weights do not move, and only times are reported. docs/benchmarks.md explains the numbers.
+Exit code: 0 success, 1 a run failed, 2 wrong usage or missing files, 3 a run does not sample its ensemble.
 """
 
 import argparse
@@ -140,7 +140,7 @@ def run_case(case, args, repeat, target):
 
 
 def round_of(cases, args, repeat):
-    """The cases in the order of round `repeat`: shuffled anew, the sides of a pair beside each other."""
+    """The cases in the order of round `repeat`: shuffled again, the sides of a pair next to each other."""
     generator, works, order = random.Random(1000 * args.seed + repeat), {}, []
     for case in cases:
         works.setdefault((case.work, case.potential_name if args.by_build else ""), []).append(case)
@@ -168,7 +168,7 @@ def medians(reports):
 
 
 def run_all(cases, args):
-    """Runs what is not there yet: --repeats rounds of all cases, then, until --budget is spent, rounds of those that
+    """Runs the missing cases: --repeats rounds of all cases, then, until --budget is spent, rounds of those that
     are not known well enough. Returns case -> [report of each repeat]."""
     results, begin = {case: [] for case in cases}, time.monotonic()
     first = [(case, k) for k in range(1, args.repeats + 1) for case in round_of(cases, args, k)]
@@ -208,7 +208,7 @@ def run_these(order, args, results):
     progress.end()
 
 
-# ---- what the command line says ------------------------------------------------------------------------------------
+# ---- command line ------------------------------------------------------------------------------------
 
 
 def settings(cases, args):
@@ -312,7 +312,7 @@ def _add_results(p):
     p.add_argument(
         "--publish-as",
         metavar="NAME",
-        help="of --publish: suite-NAME.json and summary-NAME.txt beside the suites that the folder holds",
+        help="name of the published files: suite-NAME.json and summary-NAME.txt; other suites in the folder are kept",
     )
 
 

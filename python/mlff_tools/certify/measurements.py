@@ -23,7 +23,7 @@ LENGTHS = ("minutes", "scale", "seed", "timestep", "atoms", "temperature", "pres
 ALL = {
     "errors": Measurement(
         "Errors",
-        "Of the held-out frames (split test), as runs compute them. In brackets: of the root mean square of the "
+        "On held-out frames (split test), as runs compute them. In brackets: of the root mean square of the "
         "teacher's forces, stress.",
         errors.measure,
         (),

@@ -375,7 +375,7 @@ class _StateDictReader(pickle.Unpickler):
 
 
 class Inert:
-    """Stands in for an object of a class that is not known: takes everything and does nothing."""
+    """Placeholder for an object of an unknown class: accepts all calls and does nothing."""
 
     def __init__(self, *_, **__):
         pass

@@ -1,7 +1,7 @@
 """Reader of ANI networks in NeuroChem's files, as they were published (ANI-1x, -1ccx, -2x): numpy only.
 
 A folder holds NAME.info (constants file, self energies file, prefix of the members' folders, their number; one a line),
-or these files themselves; each member has PREFIX{k}/networks/ANN-ELEMENT.nnf with its weights beside it. An .nnf is a
+or these files themselves; each member has PREFIX{k}/networks/ANN-ELEMENT.nnf with its weights next to it. An .nnf is a
 line of text, a byte, and bz2-compressed text.
 """
 

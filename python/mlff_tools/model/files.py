@@ -9,7 +9,7 @@ import numpy as np
 
 
 class ModelError(Exception):
-    """A model, data set or option that cannot be used; the text says what, which value, and what to do."""
+    """An unusable model, file or option; the text states what failed, the value, and the fix."""
 
 
 @contextlib.contextmanager

@@ -163,7 +163,7 @@ class NequipLayer(typing.NamedTuple):
     n_weights: int  # radial weights of an edge
 
     def rows(self, l):
-        """Channels of order l that arrive from the neighbours."""
+        """Channels of order l that arrive from the neighbors."""
         return sum(p.mul for p in self.paths if p.l3 == l)
 
 
@@ -420,7 +420,7 @@ def load_yaml(path):
 
 
 def read_head(path):
-    """What the YAML of a model file says; ModelError when it is none, or when its header is not what was hashed."""
+    """The header of a model file. ModelError if it is not one, or if its hash does not match."""
     head, found = _parse(path)
     if head.get("format") != FORMAT:
         raise ModelError(f"{path}: is not a model file: format is {head.get('format')!r}, expected {FORMAT}")

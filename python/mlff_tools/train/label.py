@@ -1,16 +1,15 @@
-"""Labels structures by a teacher: `mlff label STRUCTURES... TEACHER -o LABELS.xyz`, the first step of distillation.
+"""Labels structures with a teacher: `mlff label STRUCTURES... TEACHER -o LABELS.xyz`.
 
 The teacher is one of
-  --mlff MODEL            any of our model files, or names of models, also a direct one (Orb)
-  --lammps COMMANDS       a file with the commands of a pair style: what an input script has after its structure, with
+  --mlff MODEL            a model file, or the name of a model, including direct ones (Orb)
+  --lammps COMMANDS       a file with the commands of a pair style, as after the structure in an input script, with
                           ${elements} for the elements in the order of the types; units metal or real
-  --ase MODULE:FUNCTION   a calculator of ASE, in a process of --python's
-  --labels FILE.xyz       labels that are there already, as those of DFT
-STRUCTURES are extended XYZ; other formats (CIF, POSCAR, LAMMPS data, ...) are read by ASE, where --python or this
-Python has it. Each frame of LABELS.xyz has energy (eV), forces (eV/A), stress (eV/A^3, where it is periodic) and the
-energies of atoms, where the teacher has them, and says who labelled it. A run that was stopped goes on when it is
-called again.
-docs/distillation.md has more.
+  --ase MODULE:FUNCTION   an ASE calculator, in a process of --python
+  --labels FILE.xyz       existing labels, for example from DFT
+STRUCTURES are extended XYZ files. ASE reads other formats (CIF, POSCAR, LAMMPS data, ...), in --python or this Python.
+Each frame of LABELS.xyz has energy (eV), forces (eV/A), stress (eV/A^3, if periodic), the energies of atoms if the
+teacher provides them, and the name of the teacher. The same command continues a stopped run.
+docs/distillation.md describes the details.
 """
 
 import argparse
@@ -88,7 +87,7 @@ def _keys(text):
 
 
 def wanted_teacher(args):
-    """The section teacher of a recipe, as the command line says it; None without a teacher there."""
+    """The section teacher of a recipe from command line options; None without a teacher."""
     kinds = [kind for kind in recipe.TEACHERS if getattr(args, kind)]
     if len(kinds) > 1 or (kinds and args.recipe):
         both = " and ".join(f"--{kind}" for kind in [*kinds, *(["recipe"] if args.recipe else [])])
@@ -149,7 +148,7 @@ def say(text):
 
 
 def run(args):
-    """Labels what the command line says and prints what the file then holds."""
+    """Labels the structures of the command line and prints a summary of the file."""
     frames, wanted, place = read_input(args)
     n_atoms = sum(len(f["elements"]) for f in frames)
     say(f"{len(frames)} structures, {n_atoms} atoms")
@@ -179,27 +178,32 @@ def arguments():
         prog="mlff label", description=__doc__, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
-    add("structures", nargs="*", metavar="STRUCTURES", help="files of structures")
-    add("-o", "--out", required=True, metavar="LABELS.xyz", help="file of labels; what it holds is not labelled again")
+    add("structures", nargs="*", metavar="STRUCTURES", help="structure files")
+    add("-o", "--out", required=True, metavar="LABELS.xyz", help="file of labels; existing labels are kept")
     add("--recipe", metavar="RECIPE.yaml", help="structures and teacher from the sections of a recipe")
-    add("--work", metavar="FOLDER", help="where a recipe's trajectories are kept (default: LABELS.xyz.work)")
-    add("--jobs", type=positive, metavar="N", help="a recipe's trajectories at a time (default: cores, with ASE 1)")
+    add("--work", metavar="FOLDER", help="folder of a recipe's trajectories (default: LABELS.xyz.work)")
+    add(
+        "--jobs",
+        type=positive,
+        metavar="N",
+        help="trajectories of a recipe to run in parallel (default: all cores; 1 with ASE)",
+    )
     add("--elements", metavar="H,O", help="the student's elements: a structure with another one is an error")
     add("--timeout", type=above_zero, metavar="S", help=f"time for one structure, seconds (default: {TIMEOUT:.0f})")
-    more = "share of the training frames, 0 to 1, that get a Hessian-vector product by two more labels (default: 0)"
+    more = "fraction of the training frames with a Hessian-vector product, two labels each (default: 0)"
     add("--hessian", type=number(0, 1, "a share from 0 to 1"), default=0.0, metavar="SHARE", help=more)
     teacher = parser.add_argument_group("teacher")
     add = teacher.add_argument
     add("--mlff", metavar="MODEL", help="a model file, or the name of a model")
-    add("--precision", choices=recipe.PRECISIONS, help="of --mlff (default: fp32)")
-    add("--lammps", metavar="COMMANDS", help="a file of commands of LAMMPS")
+    add("--precision", choices=recipe.PRECISIONS, help="precision of --mlff (default: fp32)")
+    add("--lammps", metavar="COMMANDS", help="file of LAMMPS commands")
     add("--types", metavar="Si,C", help="elements of LAMMPS' types 1, 2, ... (default: alphabetical, see ${elements})")
-    add("--ase", metavar="MODULE:FUNCTION", help="a function or class that gives a calculator of ASE")
-    add("--arguments", metavar="JSON", help="arguments of --ase's function, as '{\"name\": value}'")
+    add("--ase", metavar="MODULE:FUNCTION", help="function or class that returns an ASE calculator")
+    add("--arguments", metavar="JSON", help="arguments of the function, as '{\"name\": value}'")
     add("--python", metavar="PATH", help="the Python that has ASE and the calculator (default: this one)")
     add("--labels", metavar="FILE.xyz", help="a file of labels, extended XYZ")
-    add("--keys", metavar="NAME=KEY,...", help="what labels are called in --labels, as energy=REF_energy")
-    largest = f"confirms stresses of --labels up to so many GPa (default: {consistency.LIMIT:.0f})"
+    add("--keys", metavar="NAME=KEY,...", help="keys of the labels in --labels, as energy=REF_energy")
+    largest = f"accept stresses of --labels up to this value in GPa (default: {consistency.LIMIT:.0f})"
     add("--stress-limit", type=above_zero, metavar="GPA", help=largest)
     programs = parser.add_argument_group("programs")
     programs.add_argument(

@@ -122,7 +122,7 @@ def unused_states(teacher, frames):
 
 
 def _resolution(frame):
-    """Of energies in single precision, eV."""
+    """Rounding error of energies in single precision, eV."""
     return 1e-6 + 2e-7 * abs(frame["energy"])
 
 

@@ -49,7 +49,7 @@ QUANTITIES = {
     "timestep_slope": Quantity("", "to", "timestep", "exponent of the fluctuation of energy over the time step", 2.0),
     "kinetic_energy": Quantity("sigma", "most", "distributions", "kinetic energies, physical_validation"),
     "potential_energy": Quantity("sigma", "most", "distributions", "potential energies, physical_validation"),
-    "pressed": Quantity("", "word", "beyond", "neighbours that are pressed together", "repulsive"),
+    "pressed": Quantity("", "word", "beyond", "neighbors that are pressed together", "repulsive"),
     "dimers": Quantity("", "word", "beyond", "pairs of atoms in vacuum", "repulsive"),
     "hot": Quantity("", "word", "beyond", "the run at twice the temperature", "stable"),
     "vacuum": Quantity("eV", "near", "beyond", "energy of an atom in vacuum"),
@@ -175,7 +175,7 @@ def certify(recipe):
 
 def _systems(recipe, value):
     if "systems" in value and not (isinstance(value["systems"], list) and value["systems"]):
-        what = "must be a list of structures, each with kind, temperature, ... beside it, or of names of systems"
+        what = "must be a list of structures, each with kind, temperature, ..., or of names of systems"
         recipe.fail(("certify", "systems"), what)
     return value.get("systems", ())
 

@@ -9,7 +9,7 @@ rounds:
   every: 0.1                   # ps between the frames that are looked at
   timestep: 0.5                # fs
   frames: 50                   # labels of a round
-  committee: 2                 # students beside the one that runs; 0: frames at equal intervals are taken
+  committee: 2                 # additional students; 0: frames at equal intervals
   steps: 4000                  # of training after a round
   learning_rate: 1.0e-3        # its highest; default: that of training
 """

@@ -5,7 +5,7 @@ structures:
   - crystal: {lattice: diamond, elements: [Si], constant: 5.43, supercell: [2, 2, 2]}
     strain: 0.03                                 # each strain within +-0.03; then
     rattle: 0.1                                  # each coordinate by a normal deviate of 0.1 A
-    copies: 20                                   # beside the crystal itself
+    copies: 20                                   # in addition to the crystal
     relax: 5                                     # each copy from the one before it, and then minimised by 5 steps
     seed: 1
     dynamics: {temperature: [300, 600], pressure: [0, 10000], time: 2.0, every: 0.05}

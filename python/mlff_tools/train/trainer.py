@@ -1,4 +1,4 @@
-"""The state of a training run and its steps; what loss, schedule and optimiser are here stands in training.py."""
+"""The state of a training run and its steps. training.py describes loss, schedule and optimizer."""
 
 import math
 import os
