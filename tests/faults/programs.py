@@ -76,7 +76,7 @@ def replayed(folder, name):
 def run_once(module, words, folder):
     env = {**os.environ, "PYTHONPATH": os.path.join(ROOT, "python")}
     done = subprocess.run(
-        [sys.executable, "-m", f"mlff_tools.{module}", *words], cwd=folder, env=env, capture_output=True, text=True
+        [sys.executable, "-m", "mlff_tools", module, *words], cwd=folder, env=env, capture_output=True, text=True
     )
     assert done.returncode in (0, 3), done.stdout + done.stderr
 

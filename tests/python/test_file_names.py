@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 import yaml
 from nightly import NIGHTLY
-from test_sample import CONFIG
 
 from mlff_tools.model import lammps, modelfile
 from mlff_tools.train import extxyz
@@ -161,7 +160,7 @@ def test_a_teacher_runs_nothing_by_its_file_name(name, tmp_path):
 
 def command(words, place):
     """A command of Python in a process of its own, in the folder `place`."""
-    words = [sys.executable, "-m", f"mlff_tools.{words[0]}", *words[1:]]
+    words = [sys.executable, "-m", "mlff_tools", *words]
     env = {**os.environ, "PYTHONPATH": os.path.join(ROOT, "python"), "PYTHONIOENCODING": "utf-8"}
     options = {"encoding": "utf-8", "errors": "replace", "stdin": subprocess.DEVNULL, "env": env, "cwd": place}
     return subprocess.run(words, capture_output=True, check=False, **options)
@@ -171,7 +170,6 @@ BENCH = ["--model", "{f}/water-xs.yaml", "--steps", "20", "--warmup", "2", "--re
 COMMANDS = {
     "label": ["label", "{f}/w.xyz", "-o", "{f}/l.xyz", "--mlff", "{f}/water-xs"],
     "validate": ["validate", "{f}/water-xs.yaml", "{f}/w.xyz", "--steps", "200", "--every", "5", "--out", "{f}/v"],
-    "sample": ["sample", "{f}/c.yaml", "--out", "{f}/s", "--model", "{f}/water-xs.yaml", "--jobs", "1"],
     "bench": ["bench", "water-small-nve", *BENCH, "--equilibrate", "2", "--out", "{f}/b"],
     "scaling": ["scaling", "strong", "--ranks", "1", *BENCH, "--out", "{f}/sc"],
 }
@@ -186,8 +184,6 @@ def test_commands_in_all_folders(which, name, tmp_path):
     folder = folder_of(tmp_path, name)
     with open(os.path.join(folder, "w.xyz"), "w", encoding="ascii") as f:
         f.write("3\n\n" + WATER)
-    with open(os.path.join(folder, "c.yaml"), "w", encoding="ascii") as f:
-        yaml.safe_dump({key: value for key, value in CONFIG.items() if key != "potential"}, f)
     done = command([w.replace("{f}", folder) for w in COMMANDS[which]], tmp_path)
     assert "Traceback" not in done.stderr, done.stderr
     assert not any("ran" in names for _, _, names in os.walk(tmp_path))
