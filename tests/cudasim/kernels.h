@@ -4,16 +4,7 @@
 
 #include "backend_cuda.h"
 
-enum {
-  WRONG_BLOCK,
-  WRONG_LINES,
-  WRONG_WARP,
-  WRONG_MASK,
-  WRONG_END,
-  WRONG_TURN,
-  WRONG_SHARED,
-  WRONG_DEVICE
-};
+enum { WRONG_BLOCK, WRONG_LINES, WRONG_WARP, WRONG_MASK, WRONG_END, WRONG_TURN, WRONG_SHARED, WRONG_DEVICE };
 
 void launch_twice(mlff_backend *b, const float *x, float *y, int n);
 void launch_tree_sum(mlff_backend *b, const float *x, float *y, int n_blocks);
