@@ -245,7 +245,7 @@ MLFF_DEVICE void finish_column(const block_arrays &b, const layer_gemm &now, rea
 template <int ROWS> struct row_sums {
   enum { THREAD_ROWS = ROWS / 4, STEP = THREAD_ROWS * sizeof(real) > 8 ? 2 : 4 };
   vector_of<THREAD_ROWS> sums[THREAD_COLUMNS];
-  int row, col; /* the first ones, within the tile */
+  int row, col, unused[2]; /* row, col: the first ones, within the tile */
 
   __device__ __forceinline__ void begin(const real *bias, int n_left)
   {

@@ -1,5 +1,5 @@
-/* test_ani_networks.c: the op ani_networks (GPUs) against the same layers one by one on that backend, with the same bits
- * on the simulator, and against cpu64; rows and networks that it leaves to kernels of single layers. */
+/* test_ani_networks.c: the op ani_networks (GPUs) against the same layers one by one on that backend, to the bit on the
+ * simulator, and against cpu64; rows and networks that it leaves to kernels of single layers. */
 #include "backends.h"
 
 #include <math.h>
