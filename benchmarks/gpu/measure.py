@@ -284,6 +284,24 @@ def structure_file(session, material, n_atoms, kind):
     return path
 
 
+def random_head(name, kind, cutoff, block):
+    """The head of a model file without training."""
+    return {
+        "format": "mlff/1",
+        "name": name,
+        "architecture": kind,
+        "elements": ["H", "O"],
+        "cutoff": cutoff,
+        "units": {"length": "angstrom", "energy": "eV", "energy_in_eV": 1.0},
+        "energy_offsets": {"H": 0.0, "O": 0.0},
+        "provenance": dict.fromkeys(("labels", "data", "data_sha256", "citation"), "none")
+        | {"code": "benchmarks/gpu/measure.py", "license": "MIT"},
+        "domain": {"elements": ["H", "O"], "min_distance": 0.1, "description": "none: random weights"},
+        "accuracy": {"description": "none: random weights"},
+        kind: block,
+    }
+
+
 def random_models(folder, is_small):
     """Writes networks with random weights and the published shapes of ANI-2x (8 members, H and O) and Orb-v2. Weights
     repeat, so that they compress well."""
@@ -295,14 +313,10 @@ def random_models(folder, is_small):
 
     def tensor(name, shape):
         scale = 1 if name == "embedding" else 1 / math.sqrt(shape[1]) if len(shape) == 2 else 0.1
-        return (
-            np.resize(np.roll(base, zlib.crc32(name.encode())), shape) * scale + name.endswith("norm.weight")
-        ).astype("f")
+        values = np.resize(np.roll(base, zlib.crc32(name.encode())), shape) * scale
+        return (values + name.endswith("norm.weight")).astype("f")
 
-    base, shapes = (
-        np.random.default_rng(1).standard_normal(65521),
-        {"ani": modelfile.ani_shapes, "orb": modelfile.orb_shapes},
-    )
+    base = np.random.default_rng(1).standard_normal(65521)
     hidden = {"H": [16, 12], "O": [16, 12]} if is_small else {"H": [256, 192, 160], "O": [192, 160, 128]}
     ani = {
         "n_members": 8,
@@ -313,40 +327,15 @@ def random_models(folder, is_small):
         "activation": {"kind": "celu", "alpha": 0.1},
         "dims": {element: [128, *sizes, 1] for element, sizes in hidden.items()},
     }
-    orb_block = {
-        "n_features": 16 if is_small else 256,
-        "n_hidden": 24 if is_small else 512,
-        "n_interactions": 1 if is_small else 15,
-        "n_readout": 8 if is_small else 256,
-        "n_neighbours": orb.N_NEIGHBOURS,
-        "radial_basis": {"kind": "gaussian", "n": 20, "radius": orb.BASIS_RADIUS},
-        "norm_epsilon": orb.NORM_EPSILON,
-        "normalizers": {"energy": [-0.25, 1.75], "forces": [0.0, 0.5], "stress": [-0.0625, 0.015625]},
-    }
+    block = orb.random_model(1, 1 if is_small else 15, ["H", "O"])[0]["orb"]
+    block.update({"n_features": 16, "n_hidden": 24, "n_readout": 8} if is_small else {})
     os.makedirs(folder, exist_ok=True)
-    for name, kind, cutoff, block in (
-        ("random-ani2x", "ani", 5.1, ani),
-        ("random-orb-v2", "orb", orb.CUTOFF, orb_block),
+    for name, kind, cutoff, values, shapes in (
+        ("random-ani2x", "ani", 5.1, ani, modelfile.ani_shapes),
+        ("random-orb-v2", "orb", orb.CUTOFF, block, modelfile.orb_shapes),
     ):
-        head = {
-            "format": modelfile.FORMAT,
-            "name": name,
-            "architecture": kind,
-            "elements": ["H", "O"],
-            "cutoff": cutoff,
-        }
-        head |= {"units": {"length": "angstrom", "energy": "eV", "energy_in_eV": 1.0}, kind: block}
-        head |= {"energy_offsets": {"H": 0.0, "O": 0.0}, "self_test": selftest.empty()}
-        head["provenance"] = {
-            "labels": "none",
-            "data": "none",
-            "data_sha256": "none",
-            "code": "benchmarks/gpu/measure.py",
-        }
-        head["provenance"] |= {"license": "MIT", "citation": "none"}
-        head["domain"] = {"elements": ["H", "O"], "min_distance": 0.1, "description": "none: random weights"}
-        head["accuracy"] = {"description": "none: random weights"}
-        tensors = {key: tensor(key, shape) for key, shape in shapes[kind](head).items()}
+        head = {**random_head(name, kind, cutoff, values), "self_test": selftest.empty()}
+        tensors = {key: tensor(key, shape) for key, shape in shapes(head).items()}
         modelfile.write(os.path.join(folder, name), head, tensors)
 
 
