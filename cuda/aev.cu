@@ -167,13 +167,13 @@ MLFF_DEVICE void load_near(const aev_arrays &a, const work &w, int64_t e0, int n
   order_edges(a, w, n_edges, lane, a.angular_cutoff.rc.high, w.first, [&](int q, int k) { w.edge[q] = k; });
   for (int q = lane; q < w.first[a.n_used]; q += WARP) {
     const vector_of<4> v = load_vector<4>(a.vec + 4 * (e0 + w.edge[q]));
-    const real inverse = (real) 1 / v.of[3];
+    const real inverse = (real) 1 / v.v[3];
     real slope;
-    w.ux[q] = v.of[0] * inverse;
-    w.uy[q] = v.of[1] * inverse;
-    w.uz[q] = v.of[2] * inverse;
-    w.r[q] = v.of[3];
-    w.fc[q] = cutoff_value(v.of[3], a.angular_cutoff, &slope);
+    w.ux[q] = v.v[0] * inverse;
+    w.uy[q] = v.v[1] * inverse;
+    w.uz[q] = v.v[2] * inverse;
+    w.r[q] = v.v[3];
+    w.fc[q] = cutoff_value(v.v[3], a.angular_cutoff, &slope);
     if (IS_BACKWARD) w.slope[q] = slope;
   }
   __syncwarp();
@@ -322,7 +322,7 @@ MLFF_DEVICE void radial_backward(const aev_arrays &a, const work &w, int64_t e0,
 {
   for (int k = thread; k < n_edges; k += step) {
     const vector_of<4> v = load_vector<4>(a.vec + 4 * (e0 + k));
-    const real r = v.of[3], *g = w.row + w.kind[k] * a.n_radial;
+    const real r = v.v[3], *g = w.row + w.kind[k] * a.n_radial;
     real slope, sum = 0;
     const real fc = cutoff_value(r, a.radial_cutoff, &slope);
     for (int s = 0; s < a.n_radial; s++) {
@@ -330,7 +330,7 @@ MLFF_DEVICE void radial_backward(const aev_arrays &a, const work &w, int64_t e0,
       sum += g[s] * (slope - 2 * a.radial_eta * d * fc) * real_exp(-a.radial_eta * d * d);
     }
     const real dE_dr_over_r = a.radial_prefactor * sum / r;
-    const vector_of<4> grad = {{dE_dr_over_r * v.of[0], dE_dr_over_r * v.of[1], dE_dr_over_r * v.of[2], 0}};
+    const vector_of<4> grad = {{dE_dr_over_r * v.v[0], dE_dr_over_r * v.v[1], dE_dr_over_r * v.v[2], 0}};
     store_vector<4>(a.grad + 4 * (e0 + k), grad);
   }
 }

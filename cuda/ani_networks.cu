@@ -225,18 +225,18 @@ MLFF_DEVICE void finish_column(const block_arrays &b, const layer_gemm &now, rea
 #pragma unroll
     for (int r = 0; r < N; r++) {
       real slope;
-      v.of[r] = has_column ? celu_value(v.of[r], alpha, &slope) : (real) 0;
+      v.v[r] = has_column ? celu_value(v.v[r], alpha, &slope) : (real) 0;
     }
     store_vector(result, v);
   } else if (has_column && now.layer) {
     const vector_of<N> h = load_vector<N>(result);
 #pragma unroll
-    for (int r = 0; r < N; r++) v.of[r] *= celu_slope(h.of[r], 1 / alpha);
+    for (int r = 0; r < N; r++) v.v[r] *= celu_slope(h.v[r], 1 / alpha);
     store_vector(result, v);
   } else if (has_column) {
 #pragma unroll
     for (int r = 0; r < N; r++)
-      if (row + r < b.n_rows) b.grads[(row + r) * b.ld + col] = v.of[r];
+      if (row + r < b.n_rows) b.grads[(row + r) * b.ld + col] = v.v[r];
   }
 }
 
@@ -257,7 +257,7 @@ template <int ROWS> struct row_sums {
     for (int c = 0; c < THREAD_COLUMNS; c++) {
       const real start = bias && col + c < n_left ? bias[col + c] : (real) 0;
 #pragma unroll
-      for (int r = 0; r < THREAD_ROWS; r++) sums[c].of[r] = start;
+      for (int r = 0; r < THREAD_ROWS; r++) sums[c].v[r] = start;
     }
   }
 
@@ -276,7 +276,7 @@ template <int ROWS> struct row_sums {
 #pragma unroll
         for (int r = 0; r < THREAD_ROWS; r++)
 #pragma unroll
-          for (int c = 0; c < THREAD_COLUMNS; c++) sums[c].of[r] += x[now][k].of[r] * w[now][k].of[c];
+          for (int c = 0; c < THREAD_COLUMNS; c++) sums[c].v[r] += x[now][k].v[r] * w[now][k].v[c];
     }
   }
 

@@ -109,7 +109,7 @@ template <int ROWS> MLFF_DEVICE void add_chunk(const real *x, int ld, const real
     for (int r = 0; r < ROWS; r++) {
       const vector_of<VECTOR> v = load_vector<VECTOR>(x + r * ld + k);
 #pragma unroll
-      for (int j = 0; j < VECTOR; j++) sum[r] += v.of[j] * w[j];
+      for (int j = 0; j < VECTOR; j++) sum[r] += v.v[j] * w[j];
     }
   }
 }
@@ -125,7 +125,7 @@ MLFF_DEVICE void load_row(const real *x, const real *weight, int n_out, vector_o
 MLFF_DEVICE void add_loaded(const vector_of<VECTOR> *v, const real *w, real *sum)
 {
 #pragma unroll
-  for (int k = 0; k < PREFETCH; k++) *sum += v[k / VECTOR].of[k % VECTOR] * w[k];
+  for (int k = 0; k < PREFETCH; k++) *sum += v[k / VECTOR].v[k % VECTOR] * w[k];
 }
 
 /* The same for one row, double-buffered in registers: one accumulator cannot hide the latency of its loads. */

@@ -15,8 +15,8 @@ typedef struct mlff_cuda_summary {
   int64_t n_edges;
   double closest2; /* smallest r^2, infinity without edges, and the first such pair in the list */
   int32_t closest[2];
-  int32_t bad;   /* first atom with a non-finite position, MLFF_CUDA_NONE_BAD: none */
-  int32_t apart; /* 0: an edge is shorter than its repulsion cutoff; otherwise MLFF_CUDA_NONE_BAD */
+  int32_t bad;           /* first atom with a non-finite position, MLFF_CUDA_NONE_BAD: none */
+  int32_t no_close_pair; /* 0: an edge is shorter than its repulsion cutoff; otherwise MLFF_CUDA_NONE_BAD */
 } mlff_cuda_summary;
 
 enum { MLFF_CUDA_NONE_BAD = 0x7f7f7f7f }; /* beyond any atom; equal bytes, for memset */

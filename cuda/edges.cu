@@ -65,8 +65,8 @@ __global__ void __launch_bounds__(EDGE_THREADS) positions_kernel(double *dst, co
   if (q < n) dst[q] = src[q];
 }
 
-/* summary.bad = min index of an atom whose position is not finite; input: MLFF_CUDA_NONE_BAD, as summary.apart. All
- * threads of the grid; an atomic minimum, so deterministic. Twin: find_bad_position. */
+/* summary.bad = min index of an atom whose position is not finite; input: MLFF_CUDA_NONE_BAD, as summary.no_close_pair.
+ * All threads of the grid; an atomic minimum, so deterministic. Twin: find_bad_position. */
 MLFF_DEVICE void find_bad_position(const edge_arrays &a)
 {
   const int64_t step = (int64_t) gridDim.x * EDGE_THREADS;
@@ -114,9 +114,10 @@ MLFF_DEVICE int repels(const edge_arrays &a, int32_t i, int32_t j, double r2)
   return r2 < cutoff * cutoff;
 }
 
-/* count[i] = number of j with r_ij < cutoff, closest[i] = (min r^2, its j), summary.apart = 0 when a pair repels,
- * summary.bad. Non-finite positions have no neighbors; the host rejects such a step. A warp owns a center, its lanes
- * every 32nd candidate; a block has EDGE_WARPS centers. No shared memory; deterministic. Twins: fill_row, edges_cpu. */
+/* count[i] = number of j with r_ij < cutoff, closest[i] = (min r^2, its j), summary.no_close_pair = 0 when a pair
+ * repels, summary.bad. Non-finite positions have no neighbors; the host rejects such a step. A warp owns a center, its
+ * lanes every 32nd candidate; a block has EDGE_WARPS centers. No shared memory; deterministic. Twins: fill_row,
+ * edges_cpu. */
 __global__ void __launch_bounds__(EDGE_THREADS) edge_count_kernel(edge_arrays a)
 {
   grid_dependency_wait();
@@ -139,7 +140,7 @@ __global__ void __launch_bounds__(EDGE_THREADS) edge_count_kernel(edge_arrays a)
       if (!found[k].is_edge) continue;
       n++;
       min_pair({r2, (int32_t) (p0 + k * WARP + lane), found[k].j}, &first);
-      if (r2 < a.reach2 && repels(a, species, found[k].species, r2)) a.g.summary->apart = 0;
+      if (r2 < a.reach2 && repels(a, species, found[k].species, r2)) a.g.summary->no_close_pair = 0;
     }
   }
   for (int offset = WARP / 2; offset > 0; offset /= 2) {
@@ -225,7 +226,7 @@ __global__ void __launch_bounds__(SCAN_THREADS) edge_total_kernel(edge_arrays a,
 MLFF_DEVICE void write_summary(const edge_arrays &a)
 {
   *a.host_summary = *a.g.summary;
-  a.g.summary->bad = a.g.summary->apart = MLFF_CUDA_NONE_BAD;
+  a.g.summary->bad = a.g.summary->no_close_pair = MLFF_CUDA_NONE_BAD;
 }
 
 MLFF_DEVICE void write_edge(const edge_arrays &a, const candidate &c, int64_t e)

@@ -39,8 +39,8 @@ MLFF_DEVICE void scale_edge(const force_arrays &a, const vector_of<4> &vec, cons
                             double g[3])
 {
   for (int c = 0; c < 3; c++) {
-    d[c] = (double) vec.of[c];
-    g[c] = a.scale * (double) grad.of[c];
+    d[c] = (double) vec.v[c];
+    g[c] = a.scale * (double) grad.v[c];
   }
 }
 
@@ -133,7 +133,7 @@ template <int BATCH> MLFF_DEVICE double add_node(const force_arrays &a, int i, i
     for (int k = 0; k < IN_BATCH; k++) {
       vector_of<4> v = {};
       if (in[k] >= 0) v = load_vector<4>(a.grad + 4 * (int64_t) in[k]);
-      for (int c = 0; c < 3; c++) f[c] -= a.scale * (double) v.of[c];
+      for (int c = 0; c < 3; c++) f[c] -= a.scale * (double) v.v[c];
     }
   }
   return species >= 0 ? energy : 0.0;

@@ -176,7 +176,7 @@ __global__ void __launch_bounds__(LINEAR_THREADS, 1) linear_kernel(linear_batch<
 #pragma unroll
         for (int r = 0; r < N; r++)
 #pragma unroll
-          for (int c = 0; c < N; c++) sum[r][c] += x[r].of[q] * w[c / VECTOR].of[c % VECTOR];
+          for (int c = 0; c < N; c++) sum[r][c] += x[r].v[q] * w[c / VECTOR].v[c % VECTOR];
       }
     }
   }
@@ -187,7 +187,7 @@ __global__ void __launch_bounds__(LINEAR_THREADS, 1) linear_kernel(linear_batch<
     for (int c = 0; c < N_VECTORS; c++) {
       vector v;
 #pragma unroll
-      for (int q = 0; q < VECTOR; q++) v.of[q] = sum[r][c * VECTOR + q];
+      for (int q = 0; q < VECTOR; q++) v.v[q] = sum[r][c * VECTOR + q];
       store_vector<VECTOR>(shared + (my_row + r * ROW_STEP) * (TILE + PAD) + my_col + c * (SIDE * VECTOR), v);
     }
   epilogue<ACT, TILE, TILE, PAD, LINEAR_THREADS>(a, tiles.row0, tiles.col0, shared);

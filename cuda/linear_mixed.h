@@ -238,7 +238,7 @@ template <int IN_VECTORS> MLFF_DEVICE vector_of<PIECE> load_piece(const linear_a
     piece = load_vector<PIECE>(x + (k < a.n_in ? k : 0));
   } else {
 #pragma unroll
-    for (int q = 0; q < PIECE; q++) piece.of[q] = x[k + q < a.n_in ? k + q : 0];
+    for (int q = 0; q < PIECE; q++) piece.v[q] = x[k + q < a.n_in ? k + q : 0];
   }
   return piece;
 }
@@ -343,7 +343,7 @@ template <int HEIGHT, int SIZE> struct mixed_tiles {
     tensor_words *tile = x_tile(k0) + threadIdx.x / WARP * 2 * WARP;
 #pragma unroll
     for (int d = 0; d < THREAD_PAIRS; d++)
-      tensor_store_x(tile + d * 2 * THREADS, tensor_split(next[d][0].of), tensor_split(next[d][1].of));
+      tensor_store_x(tile + d * 2 * THREADS, tensor_split(next[d][0].v), tensor_split(next[d][1].v));
     __pipeline_wait_prior(0);
   }
 };
@@ -404,7 +404,7 @@ __global__ void __launch_bounds__(mixed_sizes<HEIGHT, SIZE>::THREADS, mixed_size
       const int row = my_tile * TENSOR_SIZE + r * (TENSOR_SIZE / 2) + lane / 4;
       vector_of<4> v;
 #pragma unroll
-      for (int q = 0; q < 4; q++) v.of[q] = bias[q] + tensor_total(sum[r / 2][c], r % 2, q);
+      for (int q = 0; q < 4; q++) v.v[q] = bias[q] + tensor_total(sum[r / 2][c], r % 2, q);
       store_vector<4>(y_tile + row * (SIZE + PAD) + col, v);
     }
   }

@@ -27,7 +27,7 @@ template <int ACT> MLFF_DEVICE void finish_four(const linear_arrays &a, const ve
   if (!a.y_in_vectors || col + 4 > a.n_out) {
 #pragma unroll
     for (int q = 0; q < 4; q++)
-      if (col + q < a.n_out) finish_value<ACT>(a, sum.of[q], row, col + q);
+      if (col + q < a.n_out) finish_value<ACT>(a, sum.v[q], row, col + q);
     return;
   }
   vector_of<4> v = sum, slope;
@@ -36,16 +36,16 @@ template <int ACT> MLFF_DEVICE void finish_four(const linear_arrays &a, const ve
     const vector_of<4> scale = load_vector<4>(a.scale + row * a.ld_scale + col);
 #pragma unroll
     for (int q = 0; q < 4; q++)
-      v.of[q] *= ACT == MLFF_ACT_CELU ? celu_slope(scale.of[q], 1 / (real) a.alpha) : scale.of[q];
+      v.v[q] *= ACT == MLFF_ACT_CELU ? celu_slope(scale.v[q], 1 / (real) a.alpha) : scale.v[q];
   } else if (ACT != MLFF_ACT_NONE) {
 #pragma unroll
-    for (int q = 0; q < 4; q++) v.of[q] = activated<ACT>(ACT, (real) a.alpha, v.of[q], &slope.of[q]);
+    for (int q = 0; q < 4; q++) v.v[q] = activated<ACT>(ACT, (real) a.alpha, v.v[q], &slope.v[q]);
     if (a.slope) store_vector<4>(a.slope + row * a.ld_slope + col, slope);
   }
   if (a.accumulate) {
     const vector_of<4> previous = load_vector<4>(y);
 #pragma unroll
-    for (int q = 0; q < 4; q++) v.of[q] += previous.of[q];
+    for (int q = 0; q < 4; q++) v.v[q] += previous.v[q];
   }
   store_vector<4>(y, v);
 }

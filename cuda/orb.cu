@@ -130,10 +130,10 @@ MLFF_DEVICE void make_factors(const message_arrays &a, int64_t edge, int lane)
   const real mean = warp_sum(sum) / (real) a.width, scale = row_scale(x, a.width, mean, a.epsilon, lane);
   if (lane) return;
   vector_of<N_FACTORS> factors;
-  factors.of[FACTOR_MEAN] = mean;
-  factors.of[FACTOR_SCALE] = scale;
-  factors.of[FACTOR_RECEIVE] = a.env[edge] * real_sigmoid(receive + (real) a.gate_bias[0]);
-  factors.of[FACTOR_SEND] = a.env[edge] * real_sigmoid(send + (real) a.gate_bias[1]);
+  factors.v[FACTOR_MEAN] = mean;
+  factors.v[FACTOR_SCALE] = scale;
+  factors.v[FACTOR_RECEIVE] = a.env[edge] * real_sigmoid(receive + (real) a.gate_bias[0]);
+  factors.v[FACTOR_SEND] = a.env[edge] * real_sigmoid(send + (real) a.gate_bias[1]);
   store_vector<N_FACTORS>(a.factors + edge * N_FACTORS, factors);
 }
 
@@ -147,7 +147,7 @@ MLFF_DEVICE void load_message(const message_arrays &a, int64_t edge, int64_t k, 
 /* m[edge][k] */
 MLFF_DEVICE real message_of(const vector_of<N_FACTORS> &factors, real x, real gain, real shift)
 {
-  return (x - factors.of[FACTOR_MEAN]) * factors.of[FACTOR_SCALE] * gain + shift;
+  return (x - factors.v[FACTOR_MEAN]) * factors.v[FACTOR_SCALE] * gain + shift;
 }
 
 /* For the edges of sender i:  a_receive and a_send = env sigmoid(gate . e + bias) and the moments of x into factors;
@@ -182,7 +182,7 @@ __global__ void __launch_bounds__(MESSAGE_THREADS) orb_send_kernel(message_array
       for (int q = 0; q < EDGES_PER_BATCH; q++) {
         if (!is_edge[q]) continue;
         const real m = message_of(factors[q], x[q], gain, shift);
-        sum += m * factors[q].of[FACTOR_SEND];
+        sum += m * factors[q].v[FACTOR_SEND];
         if (!a.last) a.e[(edge + q) * a.width + k] = e[q] + m;
       }
     }
@@ -214,7 +214,7 @@ __global__ void __launch_bounds__(MESSAGE_THREADS) orb_receive_kernel(message_ar
       }
 #pragma unroll
       for (int q = 0; q < EDGES_PER_BATCH; q++)
-        if (is_edge[q]) sum += message_of(factors[q], x[q], gain, shift) * factors[q].of[FACTOR_RECEIVE];
+        if (is_edge[q]) sum += message_of(factors[q], x[q], gain, shift) * factors[q].v[FACTOR_RECEIVE];
     }
     a.received[b * a.width + k] = previous + sum;
   }

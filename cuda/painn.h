@@ -47,7 +47,7 @@ MLFF_DEVICE edge_line make_line(const line_source &source, int64_t e, int tag)
 {
   const real piece[4][4] = MLFF_SPLINE_PIECES, inverse_h = (real) source.inverse_h;
   const vector_of<4> vec = load_vector<4>(source.vec + 4 * e);
-  const real r = vec.of[3], x = r * inverse_h, inverse = 1 / r;
+  const real r = vec.v[3], x = r * inverse_h, inverse = 1 / r;
   int first = (int) x;
   if (first >= source.n) first = source.n - 1; /* r was rounded up to the cutoff */
   const real t = x - (real) first;
@@ -55,9 +55,9 @@ MLFF_DEVICE edge_line make_line(const line_source &source, int64_t e, int tag)
 #pragma unroll
   for (int k = 0; k < 4; k++) {
     const real c1 = piece[1][k], c2 = piece[2][k], c3 = piece[3][k];
-    line.coef.of[k] = ((c3 * t + c2) * t + c1) * t + piece[0][k];
-    line.slope.of[k] = ((3 * c3 * t + 2 * c2) * t + c1) * inverse_h;
-    line.unit.of[k] = k < 3 ? vec.of[k] * inverse : inverse;
+    line.coef.v[k] = ((c3 * t + c2) * t + c1) * t + piece[0][k];
+    line.slope.v[k] = ((3 * c3 * t + 2 * c2) * t + c1) * inverse_h;
+    line.unit.v[k] = k < 3 ? vec.v[k] * inverse : inverse;
   }
   line.row = (first + (first >= source.split ? 3 : 0)) * source.ld;
   line.node = source.node[e];

@@ -47,7 +47,7 @@ MLFF_DEVICE vector_of<LANE_CHANNELS> combine(const real *coef, int n_terms, cons
   for (int t = 0; t < n; t++) {
     const vector_of<LANE_CHANNELS> v = load_vector<LANE_CHANNELS>(r + t * ld);
 #pragma unroll
-    for (int b = 0; b < LANE_CHANNELS; b++) sum.of[b] = t ? sum.of[b] + coef[t] * v.of[b] : coef[t] * v.of[b];
+    for (int b = 0; b < LANE_CHANNELS; b++) sum.v[b] = t ? sum.v[b] + coef[t] * v.v[b] : coef[t] * v.v[b];
   }
   return sum;
 }
@@ -66,7 +66,7 @@ MLFF_DEVICE void receive(const message_arrays &a, const edge_line &line, int64_t
 {
   const int f = a.n_features, ld = 3 * f;
   const vector_of<4> cubic = line.coef, unit = line.unit;
-  const real *coef = DENSE ? a.terms + e * 2 * a.n_terms : cubic.of, *r = rows + line.row;
+  const real *coef = DENSE ? a.terms + e * 2 * a.n_terms : cubic.v, *r = rows + line.row;
   const real *s = state + row_of(line.node, 6 * f);
   const vector_of<CHANNELS> fa = combine<DENSE, CHANNELS>(coef, a.n_terms, r, ld);
   const vector_of<CHANNELS> fb = combine<DENSE, CHANNELS>(coef, a.n_terms, r + f, ld);
@@ -76,14 +76,14 @@ MLFF_DEVICE void receive(const message_arrays &a, const edge_line &line, int64_t
   for (int c = 0; c < 6; c++) v[c] = load_vector<CHANNELS>(s + c * f);
 #pragma unroll
   for (int b = 0; b < CHANNELS; b++) {
-    const real mb = fb.of[b] * v[1].of[b], mc = fc.of[b] * v[2].of[b];
-    sum->q.of[b] += fa.of[b] * v[0].of[b];
-    sum->x.of[b] += mb * unit.of[0];
-    sum->y.of[b] += mb * unit.of[1];
-    sum->z.of[b] += mb * unit.of[2];
-    sum->x.of[b] += mc * v[3].of[b];
-    sum->y.of[b] += mc * v[4].of[b];
-    sum->z.of[b] += mc * v[5].of[b];
+    const real mb = fb.v[b] * v[1].v[b], mc = fc.v[b] * v[2].v[b];
+    sum->q.v[b] += fa.v[b] * v[0].v[b];
+    sum->x.v[b] += mb * unit.v[0];
+    sum->y.v[b] += mb * unit.v[1];
+    sum->z.v[b] += mb * unit.v[2];
+    sum->x.v[b] += mc * v[3].v[b];
+    sum->y.v[b] += mc * v[4].v[b];
+    sum->z.v[b] += mc * v[5].v[b];
   }
 }
 
@@ -91,10 +91,10 @@ MLFF_DEVICE void add_receiver(receiver *sum, const receiver &part)
 {
 #pragma unroll
   for (int b = 0; b < CHANNELS; b++) {
-    sum->q.of[b] += part.q.of[b];
-    sum->x.of[b] += part.x.of[b];
-    sum->y.of[b] += part.y.of[b];
-    sum->z.of[b] += part.z.of[b];
+    sum->q.v[b] += part.q.v[b];
+    sum->x.v[b] += part.x.v[b];
+    sum->y.v[b] += part.y.v[b];
+    sum->z.v[b] += part.z.v[b];
   }
 }
 
@@ -203,10 +203,10 @@ MLFF_DEVICE void add_sums(sender_sums<LANE_CHANNELS> *sum, const sender_sums<LAN
 {
 #pragma unroll
   for (int b = 0; b < LANE_CHANNELS; b++) {
-    sum->ga.of[b] += part.ga.of[b];
-    sum->gb.of[b] += part.gb.of[b];
+    sum->ga.v[b] += part.ga.v[b];
+    sum->gb.v[b] += part.gb.v[b];
 #pragma unroll
-    for (int d = 0; d < 3; d++) sum->s[d].of[b] += part.s[d].of[b];
+    for (int d = 0; d < 3; d++) sum->s[d].v[b] += part.s[d].v[b];
   }
 }
 
@@ -224,26 +224,26 @@ MLFF_DEVICE void sum_warps(int step, int warp, int lane, sender_sums<LANE_CHANNE
 }
 
 template <int LANE_CHANNELS>
-MLFF_DEVICE void sender_begin(const message_arrays &a, int64_t j, int k, sender<LANE_CHANNELS> *own)
+MLFF_DEVICE void sender_begin(const message_arrays &a, int64_t j, int k, sender<LANE_CHANNELS> *sender_j)
 {
   const int64_t f = a.n_features;
   const real *x = a.state + j * 6 * f + k;
   const vector_of<LANE_CHANNELS> c = load_vector<LANE_CHANNELS>(x + 2 * f);
-  own->a = load_vector<LANE_CHANNELS>(x);
-  own->b = load_vector<LANE_CHANNELS>(x + f);
+  sender_j->a = load_vector<LANE_CHANNELS>(x);
+  sender_j->b = load_vector<LANE_CHANNELS>(x + f);
 #pragma unroll
   for (int d = 0; d < 3; d++) {
-    own->m[d] = load_vector<LANE_CHANNELS>(x + (3 + d) * f);
+    sender_j->m[d] = load_vector<LANE_CHANNELS>(x + (3 + d) * f);
 #pragma unroll
     for (int b = 0; b < LANE_CHANNELS; b++) {
-      own->m[d].of[b] *= c.of[b];
-      own->sums.s[d].of[b] = own->sums.ga.of[b] = own->sums.gb.of[b] = 0;
+      sender_j->m[d].v[b] *= c.v[b];
+      sender_j->sums.s[d].v[b] = sender_j->sums.ga.v[b] = sender_j->sums.gb.v[b] = 0;
     }
   }
 }
 
 template <int LANE_CHANNELS>
-MLFF_DEVICE void sender_end(const message_arrays &a, int64_t j, int k, const sender<LANE_CHANNELS> &own)
+MLFF_DEVICE void sender_end(const message_arrays &a, int64_t j, int k, const sender<LANE_CHANNELS> &sender_j)
 {
   const int64_t f = a.n_features, block = j - a.begin;
   const real *x = a.state + j * 6 * f + 2 * f + k, *grad = a.grad + j * 4 * f + k;
@@ -256,14 +256,14 @@ MLFF_DEVICE void sender_end(const message_arrays &a, int64_t j, int k, const sen
   }
 #pragma unroll
   for (int b = 0; b < LANE_CHANNELS; b++) {
-    const real sx = own.sums.s[0].of[b], sy = own.sums.s[1].of[b], sz = own.sums.s[2].of[b];
-    gc.of[b] = sx * state[1].of[b] + sy * state[2].of[b] + sz * state[3].of[b];
-    g[1].of[b] += state[0].of[b] * sx;
-    g[2].of[b] += state[0].of[b] * sy;
-    g[3].of[b] += state[0].of[b] * sz;
+    const real sx = sender_j.sums.s[0].v[b], sy = sender_j.sums.s[1].v[b], sz = sender_j.sums.s[2].v[b];
+    gc.v[b] = sx * state[1].v[b] + sy * state[2].v[b] + sz * state[3].v[b];
+    g[1].v[b] += state[0].v[b] * sx;
+    g[2].v[b] += state[0].v[b] * sy;
+    g[3].v[b] += state[0].v[b] * sz;
   }
-  store_vector<LANE_CHANNELS>(grad_x, own.sums.ga);
-  store_vector<LANE_CHANNELS>(grad_x + f, own.sums.gb);
+  store_vector<LANE_CHANNELS>(grad_x, sender_j.sums.ga);
+  store_vector<LANE_CHANNELS>(grad_x + f, sender_j.sums.gb);
   store_vector<LANE_CHANNELS>(grad_x + 2 * f, gc);
 #pragma unroll
   for (int d = 0; d < 4; d++) store_vector<LANE_CHANNELS>(grad_in + d * f, g[d]);
@@ -297,7 +297,7 @@ MLFF_DEVICE void copy_grad(const message_arrays &a, int node, int k, int lane, n
   const int f = a.n_features;
   const real *grad = a.grad + k + row_of(node, 4 * f);
   if (k < f)
-    for (int part = 0; part < 4; part++) copy_async<LANE_CHANNELS>(stage->adjoint[part][lane].of, grad + part * f);
+    for (int part = 0; part < 4; part++) copy_async<LANE_CHANNELS>(stage->adjoint[part][lane].v, grad + part * f);
 }
 
 /* Adds edge e of sender j at LANE_CHANNELS channels. u = u_ji is opposite to the direction of the message, hence the
@@ -307,14 +307,14 @@ MLFF_DEVICE void copy_grad(const message_arrays &a, int node, int k, int lane, n
  *   mu[i] += fc c mu_j    s += fc g;               dE/dr += g.(c mu_j) dc            with g = g_mu[i] */
 template <int DENSE, int LANE_CHANNELS>
 MLFF_DEVICE void send(const message_arrays &a, int64_t e, const edge_line &line,
-                      const neighbor_grads<LANE_CHANNELS> &grad, int k, int lane, sender<LANE_CHANNELS> *own,
+                      const neighbor_grads<LANE_CHANNELS> &grad, int k, int lane, sender<LANE_CHANNELS> *sender_j,
                       real sum[4])
 {
   const vector_of<4> c = line.coef, s = line.slope, unit = line.unit;
-  const real *coef = DENSE ? a.terms + e * 2 * a.n_terms : c.of, *slope = DENSE ? coef + a.n_terms : s.of;
+  const real *coef = DENSE ? a.terms + e * 2 * a.n_terms : c.v, *slope = DENSE ? coef + a.n_terms : s.v;
   const int f = a.n_features, ld = 3 * f;
   const real *r = a.rows + k + line.row;
-  const real *u = unit.of;
+  const real *u = unit.v;
   vector_of<LANE_CHANNELS> value[3], change[3];
 #pragma unroll
   for (int part = 0; part < 3; part++) {
@@ -325,17 +325,17 @@ MLFF_DEVICE void send(const message_arrays &a, int64_t e, const edge_line &line,
                                  g[3] = {grad.adjoint[1][lane], grad.adjoint[2][lane], grad.adjoint[3][lane]};
 #pragma unroll
   for (int b = 0; b < LANE_CHANNELS; b++) {
-    const real gx = g[0].of[b], gy = g[1].of[b], gz = g[2].of[b], gu = gx * u[0] + gy * u[1] + gz * u[2];
-    const real fbb = value[1].of[b] * own->b.of[b];
-    own->sums.ga.of[b] += value[0].of[b] * gq.of[b];
-    own->sums.gb.of[b] -= value[1].of[b] * gu;
+    const real gx = g[0].v[b], gy = g[1].v[b], gz = g[2].v[b], gu = gx * u[0] + gy * u[1] + gz * u[2];
+    const real fbb = value[1].v[b] * sender_j->b.v[b];
+    sender_j->sums.ga.v[b] += value[0].v[b] * gq.v[b];
+    sender_j->sums.gb.v[b] -= value[1].v[b] * gu;
 #pragma unroll
     for (int d = 0; d < 3; d++) {
-      own->sums.s[d].of[b] += value[2].of[b] * g[d].of[b];
-      sum[d] -= fbb * g[d].of[b];
+      sender_j->sums.s[d].v[b] += value[2].v[b] * g[d].v[b];
+      sum[d] -= fbb * g[d].v[b];
     }
-    sum[3] += gq.of[b] * own->a.of[b] * change[0].of[b] - gu * own->b.of[b] * change[1].of[b] +
-              (gx * own->m[0].of[b] + gy * own->m[1].of[b] + gz * own->m[2].of[b]) * change[2].of[b];
+    sum[3] += gq.v[b] * sender_j->a.v[b] * change[0].v[b] - gu * sender_j->b.v[b] * change[1].v[b] +
+              (gx * sender_j->m[0].v[b] + gy * sender_j->m[1].v[b] + gz * sender_j->m[2].v[b]) * change[2].v[b];
   }
 }
 
@@ -370,8 +370,8 @@ __global__ void __launch_bounds__(WARP *backward_shape<LANE_CHANNELS, SPLIT_EDGE
   for (int k0 = 0; k0 < a.n_features; k0 += WARP * LANE_CHANNELS) {
     const int k = k0 + lane * LANE_CHANNELS;
     const bool has_channels = k < a.n_features;
-    sender<LANE_CHANNELS> own = {};
-    if (has_channels) sender_begin<LANE_CHANNELS>(a, j, k, &own);
+    sender<LANE_CHANNELS> sender_j = {};
+    if (has_channels) sender_begin<LANE_CHANNELS>(a, j, k, &sender_j);
     int nodes[STAGES];
 #pragma unroll
     for (int n = 0; n < STAGES; n++) nodes[n] = n < n_edges ? node[n * step] : 0;
@@ -395,7 +395,8 @@ __global__ void __launch_bounds__(WARP *backward_shape<LANE_CHANNELS, SPLIT_EDGE
       if (SPLIT_EDGES && lane % 8 == 0 && (a.accumulate || k0)) /* prefetched if registers allow */
         before = a.edge_grad[4 * (begin + n * step) + lane / 8];
       if (has_channels)
-        send<DENSE, LANE_CHANNELS>(a, begin + n * step, own_lines[n % LINES], stages[n % STAGES], k, lane, &own, sum);
+        send<DENSE, LANE_CHANNELS>(a, begin + n * step, own_lines[n % LINES], stages[n % STAGES], k, lane, &sender_j,
+                                   sum);
       real total = warp_sum4(sum[0], sum[1], sum[2], sum[3], lane);
       __syncwarp();
       if (lane % 8) continue;
@@ -406,9 +407,9 @@ __global__ void __launch_bounds__(WARP *backward_shape<LANE_CHANNELS, SPLIT_EDGE
     if (SPLIT_EDGES) {
       static_assert((MAX_SPLIT - 1) * WARP * sizeof(sender_sums<LANE_CHANNELS>) <= WARPS * STAGES * sizeof *all_stages,
                     "the sums of warps fit the stages");
-      sum_warps<LANE_CHANNELS>(step, warp, lane, (sender_sums<LANE_CHANNELS> *) (void *) all_stages, &own.sums);
+      sum_warps<LANE_CHANNELS>(step, warp, lane, (sender_sums<LANE_CHANNELS> *) (void *) all_stages, &sender_j.sums);
     }
-    if (has_channels && (!SPLIT_EDGES || warp == 0)) sender_end<LANE_CHANNELS>(a, j, k, own);
+    if (has_channels && (!SPLIT_EDGES || warp == 0)) sender_end<LANE_CHANNELS>(a, j, k, sender_j);
   }
 }
 

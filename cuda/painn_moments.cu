@@ -34,8 +34,8 @@ template <int DENSE> MLFF_DEVICE moment_part part_of(const moment_arrays &a, con
   moment_part part;
   part.column = has_term ? line.tag + q / 4 : -1;
   part.unused = 0;
-  part.coef = !DENSE ? line.coef.of[q / 4] : has_term ? a.terms[e * 2 * a.n_terms + q / 4] : (real) 0;
-  part.unit = q % 4 ? line.unit.of[q % 4 - 1] : (real) 1;
+  part.coef = !DENSE ? line.coef.v[q / 4] : has_term ? a.terms[e * 2 * a.n_terms + q / 4] : (real) 0;
+  part.unit = q % 4 ? line.unit.v[q % 4 - 1] : (real) 1;
   return part;
 }
 
@@ -108,10 +108,10 @@ __global__ void __launch_bounds__(WARP *MOMENT_WARPS, 4) moments_kernel(moment_a
       vector_of<4> sum = load_vector<4>(atom_sums + 4 * c);
       for (int s = 1; s < n_parts; s++) {
         const vector_of<4> other = load_vector<4>(atom_sums + 4 * (s * n_chunk + c));
-        for (int d = 0; d < 4; d++) sum.of[d] += other.of[d];
+        for (int d = 0; d < 4; d++) sum.v[d] += other.v[d];
       }
-      a.q[block * a.ld_q + c0 + c] = sum.of[0];
-      for (int d = 0; d < 3; d++) mu[d * a.ld_mu + c0 + c] = sum.of[1 + d];
+      a.q[block * a.ld_q + c0 + c] = sum.v[0];
+      for (int d = 0; d < 3; d++) mu[d * a.ld_mu + c0 + c] = sum.v[1 + d];
     }
     if (BLOCK_PER_ATOM)
       __syncthreads();
@@ -133,7 +133,7 @@ __global__ void __launch_bounds__(MOMENT_THREADS) moments_backward_kernel(moment
   const int64_t block = blockIdx.x, i = a.begin + block, end = a.row[i + 1];
   for (int64_t e = a.row[i] + threadIdx.x; e < end; e += MOMENT_THREADS) {
     const edge_line line = make_line(a.source, e, a.slot[a.species[e]]);
-    const real ux = line.unit.of[0], uy = line.unit.of[1], uz = line.unit.of[2], inverse = line.unit.of[3];
+    const real ux = line.unit.v[0], uy = line.unit.v[1], uz = line.unit.v[2], inverse = line.unit.v[3];
     vector_of<4> previous = {}; /* prefetched */
     if (a.accumulate) previous = load_vector<4>(a.edge_grad + 4 * e);
     real sx = 0, sy = 0, sz = 0, sr = 0;
@@ -147,17 +147,17 @@ __global__ void __launch_bounds__(MOMENT_THREADS) moments_backward_kernel(moment
                            s4 = is_cubic ? line.slope : load_vector<4>(terms + a.n_terms + t);
 #pragma unroll
         for (int k = 0; k < 4; k++) {
-          sx += c4.of[k] * x[t + k];
-          sy += c4.of[k] * y[t + k];
-          sz += c4.of[k] * z[t + k];
-          sr += s4.of[k] * (q[t + k] + ux * x[t + k] + uy * y[t + k] + uz * z[t + k]);
+          sx += c4.v[k] * x[t + k];
+          sy += c4.v[k] * y[t + k];
+          sz += c4.v[k] * z[t + k];
+          sr += s4.v[k] * (q[t + k] + ux * x[t + k] + uy * y[t + k] + uz * z[t + k]);
         }
       }
     }
-    sx += previous.of[0];
-    sy += previous.of[1];
-    sz += previous.of[2];
-    sr += previous.of[3];
+    sx += previous.v[0];
+    sy += previous.v[1];
+    sz += previous.v[2];
+    sr += previous.v[3];
     const real dE_du_u = sx * ux + sy * uy + sz * uz, by_r = sr - dE_du_u * inverse;
     const vector_of<4> grad = {{sx * inverse + ux * by_r, sy * inverse + uy * by_r, sz * inverse + uz * by_r, 0}};
     store_vector<4>(a.edge_grad + 4 * e, grad);

@@ -62,7 +62,7 @@ mlff_status mlff_cuda_read_summary(const mlff_cuda_backend *cuda, const mlff_gra
   edges->min_distance = sqrt(cuda->summary->closest2);
   edges->closest[0] = cuda->summary->closest[0];
   edges->closest[1] = cuda->summary->closest[1];
-  edges->is_close = cuda->summary->apart == 0;
+  edges->is_close = cuda->summary->no_close_pair == 0;
   if (cuda->summary->bad == MLFF_CUDA_NONE_BAD) return MLFF_OK;
   edges->n_edges = 0;
   return mlff_edges_bad_position(graph, cuda->summary->bad, error);

@@ -1,5 +1,4 @@
-/* vectors.h: how memory is read: several numbers at once, copies to shared memory that are waited for later, pointers
- * from shared memory. */
+/* vectors.h: vectorised loads and stores, asynchronous copies to shared memory, pointers loaded from shared memory. */
 #ifndef MLFF_CUDA_VECTORS_H
 #define MLFF_CUDA_VECTORS_H
 
@@ -12,10 +11,10 @@
 namespace VECTORS { /* structures differ between element types */
 
 template <int N> struct alignas(N * sizeof(real) < 16 ? N * sizeof(real) : 16) vector_of {
-  real of[N];
+  real v[N];
 };
 
-/* x is a multiple of the alignment of N numbers. */
+/* x: aligned to vector_of<N>. */
 template <int N> MLFF_DEVICE vector_of<N> load_vector(const real *x)
 {
   return *(const vector_of<N> *) (const void *) x;
@@ -26,13 +25,13 @@ template <int N> MLFF_DEVICE void store_vector(real *x, const vector_of<N> &v)
   *(vector_of<N> *) (void *) x = v;
 }
 
-/* Starts copying N numbers to shared memory; nothing is there before they were waited for. */
+/* Asynchronous copy of N elements to shared memory, valid after a wait. */
 template <int N> MLFF_DEVICE void copy_async(real *shared, const real *global)
 {
   __pipeline_memcpy_async(shared, global, N * sizeof(real));
 }
 
-/* Pointers that come from shared memory point to global memory, which the compiler could not know. */
+/* Tells the compiler that a pointer loaded from shared memory points to global memory. */
 template <typename T> MLFF_DEVICE void set_global(T *&p)
 {
 #if MLFF_CUDASIM
