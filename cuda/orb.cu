@@ -153,7 +153,7 @@ MLFF_DEVICE real message_of(const vector_of<N_FACTORS> &factors, real x, real ga
 /* For the edges of sender i:  a_receive and a_send = env sigmoid(gate . e + bias) and the moments of x into factors;
  * with m = norm(x):  sent[i][k] = sum m[k] a_send,  e[k] += m[k] (unless `last`)
  *   x [end - first][width], e [n_edges][width], factors [n_edges][N_FACTORS], gates [2][width], sent [n_local][width]
- * A block owns sender i: first a warp every MESSAGE_THREADS/32-th edge, for its factors, by shuffles; then, behind a
+ * A block owns sender i: first a warp every MESSAGE_THREADS/32-th edge, for its factors, by shuffles; then, after a
  * barrier, a thread every MESSAGE_THREADS-th channel, summed over the edges in order. Factors pass through global
  * memory, where orb_receive_kernel reads them too. Deterministic. Twin: orb_message_cpu. */
 __global__ void __launch_bounds__(MESSAGE_THREADS) orb_send_kernel(message_arrays a)
