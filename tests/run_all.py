@@ -26,7 +26,7 @@ VALGRIND_PROGRAMS = ("test_unit_modelfile", "test_unit_safetensors", "test_unit_
 ASAN = "address,undefined"
 SUITES_IN_PARALLEL = 2
 NIGHTLY = bool(os.environ.get("NIGHTLY"))  # as tests/support has it
-TORCH = ("python", "distill", "decks", "gpu")  # suites with tests that require PyTorch or ASE
+TORCH = ("python", "distill", "decks")  # suites with tests that require PyTorch or ASE
 
 
 class Result:
