@@ -220,7 +220,7 @@ START_TEST(work_is_explained)
     /* 3 GFLOP/s of 6, 2 GB/s of 4; 3 GB/s of 4. Kernels make 1.76 of it, lists, rebuilt in each step, 1.61. */
     ck_assert_ptr_nonnull(strstr(text, as_json ? "\"gflops\": 3" : "3.0       2.0       50%"));
     ck_assert_ptr_nonnull(strstr(text, as_json ? "\"share_of_core\": 0.7" : "3.0       75%"));
-    const char *first = strstr(text, "this processor has avx512"), *second = strstr(text, "rebuilt in 100 %");
+    const char *first = strstr(text, "this processor supports avx512"), *second = strstr(text, "rebuilt in 100 %");
     ck_assert(first && second && first < second);
     ck_assert_ptr_nonnull(strstr(text, as_json ? "\"gain\": 1.76" : "up to 1.76x: pair, 60 %"));
   }
@@ -370,7 +370,7 @@ START_TEST(advice_names_the_cause)
     unsigned tag;
     int64_t grows;
     const char *hotspot, *says;
-  } cases[] = {{"kernels", "generic", 0, 0, 0, "dense", "leave kernels out"},
+  } cases[] = {{"kernels", "generic", 0, 0, 0, "dense", "remove the keyword kernels"},
                {"precision", "fp64", 0, 0, 0, "dense", "fp32 takes about half"},
                {"precision", "mixed", 0, 0, 0, "dense", "fp32 is faster on a processor without AMX"},
                {"precision", "fp32", 0, 0, 0, "dense", "single precision: only a model with fewer features"},
@@ -417,7 +417,7 @@ START_TEST(mixed_is_advised_where_it_pays)
     double mflop;
     const char *precision, *mixed_here, *says;
     double gain;
-  } cases[] = {{4, "fp32", "amx", "precision mixed is up to 1.8 times as fast", 1 / (1 - 0.5 * (1 - 1 / 1.8))},
+  } cases[] = {{4, "fp32", "amx", "precision mixed makes them up to 1.8 times as fast", 1 / (1 - 0.5 * (1 - 1 / 1.8))},
                {1, "fp32", "amx", "single precision: only a model with fewer features", NAN},
                {4, "fp32", "avx512_bf16", "single precision: only a model with fewer features", NAN},
                {4, "mixed", "amx", "mixed and AMX: only a model with fewer features", NAN},
