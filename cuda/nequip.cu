@@ -240,7 +240,7 @@ static first_arrays first_arrays_of(const mlff_nequip_first_args *args)
   a.accumulate = args->accumulate;
   for (int l = 0; l < args->out.n_orders; l++) {
     a.n[l] = args->out.n[l];
-    a.at[l] = args->out.at[l];
+    a.at[l] = args->out.offset[l];
     a.n_chunks += (a.n[l] + CHUNK - 1) / CHUNK;
   }
   return a;
@@ -433,9 +433,9 @@ static gate_arrays gate_arrays_of(const mlff_nequip_gate_args *args)
   for (int l = 0; l < MLFF_NEQUIP_ORDERS; l++) {
     a.order_weight[l] = (real) (1.0 / ((2 * l + 1) * (2 * l + 1) * args->in.n_orders));
     a.n_in[l] = args->in.n[l];
-    a.in_at[l] = args->in.at[l];
+    a.in_at[l] = args->in.offset[l];
     a.n_out[l] = args->out.n[l];
-    a.out_at[l] = args->out.at[l];
+    a.out_at[l] = args->out.offset[l];
   }
   return a;
 }

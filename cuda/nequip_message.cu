@@ -439,7 +439,7 @@ static message_arrays arrays_of(const mlff_nequip_message_args *args)
   a.radial = radial_of(&args->radial, args->rows);
   for (int l = 0; l < MLFF_NEQUIP_ORDERS; l++) {
     a.n_in[l] = l < args->in.n_orders ? args->in.n[l] : 0;
-    a.in_at[l] = l < args->in.n_orders ? args->in.at[l] : 0;
+    a.in_at[l] = l < args->in.n_orders ? args->in.offset[l] : 0;
     a.n_out[l] = l < args->out.n_orders ? args->out.n[l] : 0;
   }
   a.n_paths = args->n_paths;

@@ -87,10 +87,10 @@ static void to_point(char *text)
 {
   char point[16];
   const size_t n = decimal_point(point);
-  char *at = n && strcmp(point, ".") ? strstr(text, point) : NULL;
-  if (!at) return;
-  *at = '.';
-  memmove(at + 1, at + n, strlen(at + n) + 1);
+  char *found = n && strcmp(point, ".") ? strstr(text, point) : NULL;
+  if (!found) return;
+  *found = '.';
+  memmove(found + 1, found + n, strlen(found + n) + 1);
 }
 
 const char *mlff_number_format(double value, int digits, char text[MLFF_NUMBER_SIZE])

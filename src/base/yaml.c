@@ -155,7 +155,7 @@ static int read_key(reader *r, const yaml_event_t *event, const mlff_yaml *node,
 /* Reads events until the document is complete; `at` is the container being filled, without recursion. */
 static int read_nodes(reader *r, mlff_yaml **root)
 {
-  mlff_yaml *at = NULL;
+  mlff_yaml *parent_node = NULL;
   const char *key = NULL;
   int depth = 0, key_line = 0;
   int status = 0;
@@ -169,26 +169,26 @@ static int read_nodes(reader *r, mlff_yaml **root)
       return status;
     }
     if (event.type == YAML_SEQUENCE_END_EVENT || event.type == YAML_MAPPING_END_EVENT) {
-      at = at->parent;
+      parent_node = parent_node->parent;
       depth--;
-    } else if (at && at->kind == MLFF_YAML_MAPPING && !key) {
-      status = read_key(r, &event, at, &key);
+    } else if (parent_node && parent_node->kind == MLFF_YAML_MAPPING && !key) {
+      status = read_key(r, &event, parent_node, &key);
       key_line = line_of(&event);
     } else if (starts || event.type == YAML_SCALAR_EVENT) {
       mlff_yaml *node = NULL;
-      status = new_node(r, &event, at, key, &node);
+      status = new_node(r, &event, parent_node, key, &node);
       if (key && node) node->line = key_line; /* where a person looks for it */
       key = NULL;
-      if (!status && !at) *root = node;
+      if (!status && !parent_node) *root = node;
       if (!status && starts) {
-        at = node;
+        parent_node = node;
         if (++depth > MLFF_YAML_MAX_DEPTH)
           status = mlff_fault_set(r->fault, MLFF_FAULT_FORMAT, "%s:%d: nested more than %d levels deep", r->path,
                                   node->line, MLFF_YAML_MAX_DEPTH);
       }
     }
     yaml_event_delete(&event);
-  } while (!status && at);
+  } while (!status && parent_node);
   return status;
 }
 
@@ -233,26 +233,26 @@ static int hex4(const char *s, const char *end, unsigned *value)
  * of two bytes less, a lone surrogate U+FFFD. Returns the new size. Backslashes mean escapes wherever JSON has them. */
 static size_t join_surrogates(char *text, size_t size)
 {
-  const char *end = text + size, *from = text;
-  char *to = text;
-  while (from < end) {
+  const char *end = text + size, *in = text;
+  char *out = text;
+  while (in < end) {
     unsigned high = 0, low = 0;
-    if (*from != '\\') {
-      *to++ = *from++;
-    } else if (!hex4(from, end, &high) || high < 0xd800 || high > 0xdfff) {
-      *to++ = *from++;
-      if (from < end) *to++ = *from++;
+    if (*in != '\\') {
+      *out++ = *in++;
+    } else if (!hex4(in, end, &high) || high < 0xd800 || high > 0xdfff) {
+      *out++ = *in++;
+      if (in < end) *out++ = *in++;
     } else {
       char escape[16];
-      const int pair = high < 0xdc00 && hex4(from + 6, end, &low) && low >= 0xdc00 && low <= 0xdfff;
+      const int pair = high < 0xdc00 && hex4(in + 6, end, &low) && low >= 0xdc00 && low <= 0xdfff;
       const unsigned code = pair ? 0x10000 + ((high - 0xd800) << 10) + (low - 0xdc00) : 0xfffd;
       const int n = snprintf(escape, sizeof escape, code > 0xffff ? "\\U%08x" : "\\u%04x", code);
-      memcpy(to, escape, (size_t) n);
-      to += n;
-      from += pair ? 12 : 6;
+      memcpy(out, escape, (size_t) n);
+      out += n;
+      in += pair ? 12 : 6;
     }
   }
-  return (size_t) (to - text);
+  return (size_t) (out - text);
 }
 
 int mlff_yaml_parse(const char *path, const char *text, size_t size, mlff_arena *arena, mlff_yaml **root, int *n_nodes,

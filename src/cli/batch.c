@@ -40,27 +40,27 @@ static int split(char *line, char *words[MOST_WORDS + 2], const char **wrong)
 {
   static const char blanks[] = " \t\r";
   int n = 1;
-  for (const char *from = line + strspn(line, blanks); *from; from += strspn(from, blanks)) {
-    char *to = line; /* without its quotes a word does not get longer */
+  for (const char *in = line + strspn(line, blanks); *in; in += strspn(in, blanks)) {
+    char *out = line; /* without its quotes a word does not get longer */
     int in_quotes = 0;
     if (n > MOST_WORDS) {
       *wrong = "it has more than 128 words";
       return 0;
     }
-    words[n++] = to;
-    for (; *from && (in_quotes || !strchr(blanks, *from)); from++) {
-      if (*from == '"')
+    words[n++] = out;
+    for (; *in && (in_quotes || !strchr(blanks, *in)); in++) {
+      if (*in == '"')
         in_quotes = !in_quotes;
       else
-        *to++ = *from;
+        *out++ = *in;
     }
     if (in_quotes) {
       *wrong = "a double quote is missing";
       return 0;
     }
-    if (*from) from++;
-    *to++ = 0;
-    line = to;
+    if (*in) in++;
+    *out++ = 0;
+    line = out;
   }
   words[n] = NULL;
   return n;

@@ -6,12 +6,12 @@
 /* What a core does with the kernels and precision of the report, if that was made on this processor. 0: not known. */
 static int measure_here(const mlffprof_report *p, mlffprof_roof *roof, mlff_error *error)
 {
-  mlff_roof here;
+  mlff_roof roof_here;
   const char *cpu = mlffprof_context_text(p, "cpu"), *kernels = mlffprof_context_text(p, "kernels"),
              *precision = mlffprof_context_text(p, "precision");
   if (!cpu || strcmp(cpu, cli_processor()) != 0 || !kernels || !precision || !strcmp(precision, "mixed")) return 0;
-  if (!p->device || strcmp(p->device, "cpu") != 0 || mlff_roof_read(kernels, precision, &here, error)) return 0;
-  *roof = (mlffprof_roof){here.gflops, here.cache_gbs, here.memory_gbs, "measured now"};
+  if (!p->device || strcmp(p->device, "cpu") != 0 || mlff_roof_read(kernels, precision, &roof_here, error)) return 0;
+  *roof = (mlffprof_roof){roof_here.gflops, roof_here.cache_gbs, roof_here.memory_gbs, "measured now"};
   return 1;
 }
 

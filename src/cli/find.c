@@ -51,7 +51,7 @@ const char *cli_nearest(const char *word, const char *const *known, int n_known)
 
 /* Where models lie, the first place first: `.`, those of $MLFF_MODELS, those of this project. */
 typedef struct places {
-  char **at;
+  char **folders;
   int n;
 } places;
 
@@ -59,24 +59,24 @@ typedef struct places {
 static void add_place(places *p, const char *folder, size_t length)
 {
   for (int k = 0; k < p->n; k++)
-    if (!strncmp(p->at[k], folder, length) && !p->at[k][length]) return;
-  char **grown = realloc(p->at, (size_t) (p->n + 1) * sizeof *grown);
-  if (grown) p->at = grown;
+    if (!strncmp(p->folders[k], folder, length) && !p->folders[k][length]) return;
+  char **grown = realloc(p->folders, (size_t) (p->n + 1) * sizeof *grown);
+  if (grown) p->folders = grown;
   char *copy = grown ? strndup(folder, length) : NULL;
-  if (copy) p->at[p->n++] = copy;
+  if (copy) p->folders[p->n++] = copy;
 }
 
 /* Where pip has installed the models: beside the folder of this program is one of Python's packages. */
 static void add_installed(places *p)
 {
-  char beside[CLI_PATH + 64] = "", pattern[2 * CLI_PATH + 128];
+  char program[CLI_PATH + 64] = "", pattern[2 * CLI_PATH + 128];
   glob_t found = {0};
-  const ssize_t n = readlink("/proc/self/exe", beside, CLI_PATH - 1);
-  char *slash = n > 0 ? (beside[n] = 0, strrchr(beside, '/')) : NULL;
+  const ssize_t n = readlink("/proc/self/exe", program, CLI_PATH - 1);
+  char *slash = n > 0 ? (program[n] = 0, strrchr(program, '/')) : NULL;
   if (!slash) return;
   *slash = 0;
   size_t used = 0;
-  for (const char *c = beside; *c; c++) {
+  for (const char *c = program; *c; c++) {
     if (strchr("*?[\\", *c)) pattern[used++] = '\\';
     pattern[used++] = *c;
   }
@@ -91,10 +91,10 @@ static places find_places(void)
   places p = {.n = 0};
   const char *named = getenv("MLFF_MODELS");
   add_place(&p, ".", 1);
-  for (const char *at = named ? named : ""; *at; at += strspn(at, ":")) {
-    const size_t length = strcspn(at, ":");
-    add_place(&p, at, length);
-    at += length;
+  for (const char *folder = named ? named : ""; *folder; folder += strspn(folder, ":")) {
+    const size_t length = strcspn(folder, ":");
+    add_place(&p, folder, length);
+    folder += length;
   }
   add_installed(&p);
 #ifdef MLFF_SOURCE_MODELS
@@ -105,15 +105,15 @@ static places find_places(void)
 
 static void forget_places(places *p)
 {
-  for (int k = 0; k < p->n; k++) free(p->at[k]);
-  free(p->at);
+  for (int k = 0; k < p->n; k++) free(p->folders[k]);
+  free(p->folders);
 }
 
 /* The first place that has a model of this name, and the model's path; -1: none has. */
 static int find_place(const places *p, const char *name, char path[CLI_PATH])
 {
   for (int k = 0; k < p->n; k++)
-    if (snprintf(path, CLI_PATH, "%s/%s.yaml", p->at[k], name) < CLI_PATH && !access(path, R_OK)) return k;
+    if (snprintf(path, CLI_PATH, "%s/%s.yaml", p->folders[k], name) < CLI_PATH && !access(path, R_OK)) return k;
   return -1;
 }
 
@@ -123,7 +123,7 @@ static void each_model(const places *p, void (*visit)(const char *name, const ch
   static const char ending[] = ".safetensors";
   for (int k = 0; k < p->n; k++) {
     struct dirent **found = NULL;
-    const int n = scandir(p->at[k], &found, NULL, alphasort);
+    const int n = scandir(p->folders[k], &found, NULL, alphasort);
     for (int f = 0; f < n; f++) {
       char path[CLI_PATH], *name = found[f]->d_name;
       const size_t length = strlen(name);

@@ -55,8 +55,8 @@ static const char *python_of_build(void)
 
 int cli_python(const char *name, int argc, char **argv)
 {
-  char beside[PATH_MAX];
-  const char *python = python_beside(beside, sizeof beside) ? beside : python_of_build();
+  char installed[PATH_MAX];
+  const char *python = python_beside(installed, sizeof installed) ? installed : python_of_build();
   char **arguments = calloc((size_t) argc + 5, sizeof *arguments);
   if (!arguments) return CLI_FAILED;
   arguments[0] = (char *) (python ? python : "python3");

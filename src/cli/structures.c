@@ -46,20 +46,20 @@ static mlff_status fail_memory(mlff_error *error)
   return error->code = MLFF_E_NOMEM;
 }
 
-static void drop_list(cli_list **at)
+static void drop_list(cli_list **link)
 {
-  cli_list *list = *at;
-  *at = list->next;
+  cli_list *list = *link;
+  *link = list->next;
   kept.bytes -= list->bytes;
   mlff_system_free(list->system);
   free(list);
 }
 
-static void drop_file(kept_file **at)
+static void drop_file(kept_file **link)
 {
-  kept_file *file = *at;
+  kept_file *file = *link;
   while (file->lists) drop_list(&file->lists);
-  *at = file->next;
+  *link = file->next;
   kept.bytes -= file->bytes;
   cli_frames_free(file->file.frames, file->file.n_frames);
   free(file->path);

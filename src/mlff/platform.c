@@ -30,9 +30,9 @@ void mlff_platform_read(mlff_platform *platform)
   *platform = (mlff_platform){.version = MLFF_VERSION, .compiler = COMPILER, .yaml = yaml_get_version_string()};
   for (int k = 0; mlff_cpu_kernels_at(k); k++) {
     const char *const name = mlff_cpu_kernels_at(k);
-    const size_t at = strlen(platform->kernels);
+    const size_t length = strlen(platform->kernels);
     if (mlff_cpu_has_kernels(name))
-      snprintf(platform->kernels + at, sizeof platform->kernels - at, "%s%s", at ? " " : "", name);
+      snprintf(platform->kernels + length, sizeof platform->kernels - length, "%s%s", length ? " " : "", name);
   }
   mlff_cpu_describe_mixed(platform->mixed, sizeof platform->mixed);
   read_huge_pages(platform->huge_pages, sizeof platform->huge_pages);

@@ -15,13 +15,13 @@ enum { N_TRIES = 5 }; /* of which the best counts: others may use the core */
 static volatile double sink; /* results that nobody needs */
 
 /* Operations a second; with data, bytes that are read of it a second. */
-static double best_rate(const mlff_cpu_roof *of, const void *data, int64_t bytes)
+static double best_rate(const mlff_cpu_roof *kernel, const void *data, int64_t bytes)
 {
   double best = 0;
   for (int64_t n = 1, tries = 0; tries < N_TRIES;) {
     double done = (double) (n * bytes);
     const double begin = mlff_spans_now();
-    sink = data ? of->read(data, bytes, n) : of->fma(n, &done);
+    sink = data ? kernel->read(data, bytes, n) : kernel->fma(n, &done);
     const double seconds = mlff_spans_now() - begin;
     if (seconds < shortest) {
       n *= 2;
@@ -35,7 +35,7 @@ static double best_rate(const mlff_cpu_roof *of, const void *data, int64_t bytes
 
 mlff_status mlff_roof_read(const char *kernels, const char *precision, mlff_roof *roof, mlff_error *error)
 {
-  mlff_cpu_roof of;
+  mlff_cpu_roof kernel;
   const char *path;
   if (!roof) return mlff_fail(error, MLFF_E_ARG, "mlff_roof_read: roof is NULL");
   *roof = (mlff_roof){.gflops = 0};
@@ -43,16 +43,16 @@ mlff_status mlff_roof_read(const char *kernels, const char *precision, mlff_roof
   if (precision && !is_double && strcmp(precision, "fp32") != 0)
     return mlff_fail(error, MLFF_E_ARG, "precision '%s': rates are measured for fp32 and fp64", precision);
   MLFF_TRY(mlff_cpu_choose_kernels(kernels, is_double ? "fp64" : "fp32", &path, error));
-  if (!mlff_cpu_find_roof(&of, is_double ? sizeof(double) : sizeof(float), path))
+  if (!mlff_cpu_find_roof(&kernel, is_double ? sizeof(double) : sizeof(float), path))
     return mlff_fail(error, MLFF_E_UNSUPPORTED, "kernels '%s' have no rates", path);
   void *data = malloc((size_t) in_memory);
   if (!data) return mlff_fail(error, MLFF_E_NOMEM, "out of memory for %lld bytes to read", (long long) in_memory);
   memset(data, 1, (size_t) in_memory); /* pages of their own: those of zeros are one */
   roof->kernels = path;
   roof->precision = is_double ? "fp64" : "fp32";
-  roof->gflops = 1e-9 * best_rate(&of, NULL, 0);
-  roof->cache_gbs = 1e-9 * best_rate(&of, data, in_cache);
-  roof->memory_gbs = 1e-9 * best_rate(&of, data, in_memory);
+  roof->gflops = 1e-9 * best_rate(&kernel, NULL, 0);
+  roof->cache_gbs = 1e-9 * best_rate(&kernel, data, in_cache);
+  roof->memory_gbs = 1e-9 * best_rate(&kernel, data, in_memory);
   free(data);
   return MLFF_OK;
 }

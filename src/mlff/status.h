@@ -16,9 +16,9 @@ mlff_status mlff_fail(mlff_error *error, mlff_status code, const char *format, .
 mlff_status mlff_fail_as(mlff_error *error, const mlff_fault *fault);
 
 /* Keeps the first failure where a step goes on after one, so that no rank waits for this one. */
-static inline void mlff_keep_first(mlff_status *first, mlff_status now)
+static inline void mlff_keep_first(mlff_status *first, mlff_status status)
 {
-  if (!*first) *first = now;
+  if (!*first) *first = status;
 }
 
 /* Returns from the calling function when `call` fails. Only where nothing is owned; otherwise `goto done`. */

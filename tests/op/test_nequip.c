@@ -51,7 +51,7 @@ static void list_paths(message_case *c, const message_shape *shape)
   }
   c->in = make_row(shape->n_orders, shape->n);
   c->out = make_row(n_out, sums);
-  for (int p = 0; p < c->n_paths; p++) c->paths[p].out += c->out.at[c->paths[p].l3];
+  for (int p = 0; p < c->n_paths; p++) c->paths[p].out += c->out.offset[c->paths[p].l3];
   c->weights.n_weights = columns;
 }
 
@@ -114,7 +114,7 @@ static void plain_message(message_case *c)
           for (int b = 0; b < 2 * p->l3 + 1; b++)
             for (int q = 0; q < p->n; q++)
               sums[p->out + b * c->out.n[p->l3] + q] +=
-                  w[p->column + q] * k[a][b] * y[c->in.at[p->l1] + a * c->in.n[p->l1] + q];
+                  w[p->column + q] * k[a][b] * y[c->in.offset[p->l1] + a * c->in.n[p->l1] + q];
       }
     }
   }
@@ -124,7 +124,7 @@ static void plain_message(message_case *c)
 static void plain_path_backward(message_case *c, const mlff_nequip_path *p, int64_t node, const double *g,
                                 const double *w, const double *dw, const double harmonic[16], double *gr, double *gy)
 {
-  const int64_t in = node * c->in.ld + c->in.at[p->l1];
+  const int64_t in = node * c->in.ld + c->in.offset[p->l1];
   double k[7][7], gk[7][7] = {{0}}, coefficients[7][7][7];
   couple(p, harmonic, k);
   for (int a = 0; a < 2 * p->l1 + 1; a++) {

@@ -59,7 +59,8 @@ static void plain_first(first_case *c)
       edge_harmonics(s, e, u, harmonic);
       for (int l = 0, column = 0; l < out->n_orders; column += out->n[l++])
         for (int m = 0; m < 2 * l + 1; m++)
-          for (int o = 0; o < out->n[l]; o++) z[out->at[l] + m * out->n[l] + o] += w[column + o] * harmonic[l * l + m];
+          for (int o = 0; o < out->n[l]; o++)
+            z[out->offset[l] + m * out->n[l] + o] += w[column + o] * harmonic[l * l + m];
     }
   }
 }
@@ -78,7 +79,7 @@ static void plain_first_backward(first_case *c)
       for (int l = 0, column = 0; l < out->n_orders && rows_of(c, e); column += out->n[l++]) {
         for (int m = 0; m < 2 * l + 1; m++) {
           for (int o = 0; o < out->n[l]; o++) {
-            const double gm = g[out->at[l] + m * out->n[l] + o];
+            const double gm = g[out->offset[l] + m * out->n[l] + o];
             gy[l * l + m] += w[column + o] * gm;
             gr += dw[column + o] * harmonic[l * l + m] * gm;
           }
@@ -223,7 +224,7 @@ static double norm_of(const gate_case *g, const double *z)
   double s = g->epsilon;
   for (int l = 0; l < g->in.n_orders; l++)
     for (int c = 0; c < (2 * l + 1) * g->in.n[l]; c++)
-      s += z[g->in.at[l] + c] * z[g->in.at[l] + c] / ((2 * l + 1) * (2 * l + 1) * g->in.n_orders);
+      s += z[g->in.offset[l] + c] * z[g->in.offset[l] + c] / ((2 * l + 1) * (2 * l + 1) * g->in.n_orders);
   return s;
 }
 
@@ -235,8 +236,9 @@ static void plain_gate(const gate_case *g, const double *z, double *x)
   for (int l = 1, gate = g->out.n[0]; l < g->out.n_orders; gate += g->out.n[l++])
     for (int m = 0; m < 2 * l + 1; m++)
       for (int c = 0; c < g->out.n[l]; c++)
-        x[g->out.at[l] + m * g->out.n[l] + c] = g->gain * z[g->in.at[l] + m * g->in.n[l] + c] * factor_of(g, l, c, s) *
-                                                silu(z[gate + c] * factor_of(g, 0, gate + c, s));
+        x[g->out.offset[l] + m * g->out.n[l] + c] = g->gain * z[g->in.offset[l] + m * g->in.n[l] + c] *
+                                                    factor_of(g, l, c, s) *
+                                                    silu(z[gate + c] * factor_of(g, 0, gate + c, s));
 }
 
 /* The same backward: dE/dq first, then through q = g z/sqrt(s). */
@@ -250,24 +252,24 @@ static void plain_gate_backward(const gate_case *g, const double *z, const doubl
       const double q = z[gate + c] * factor_of(g, 0, gate + c, s);
       grad_z[gate + c] = 0;
       for (int m = 0; m < 2 * l + 1; m++) {
-        const int at = g->in.at[l] + m * g->in.n[l] + c;
-        const double gx = g->gain * grad_x[g->out.at[l] + m * g->out.n[l] + c];
-        grad_z[gate + c] += gx * z[at] * factor_of(g, l, c, s) * silu_slope(q);
-        grad_z[at] = gx * silu(q);
+        const int column = g->in.offset[l] + m * g->in.n[l] + c;
+        const double gx = g->gain * grad_x[g->out.offset[l] + m * g->out.n[l] + c];
+        grad_z[gate + c] += gx * z[column] * factor_of(g, l, c, s) * silu_slope(q);
+        grad_z[column] = gx * silu(q);
       }
     }
   }
   for (int l = 0; l < g->in.n_orders; l++) {
     for (int c = 0; c < (2 * l + 1) * g->in.n[l]; c++) {
-      double *gq = grad_z + g->in.at[l] + c;
+      double *gq = grad_z + g->in.offset[l] + c;
       const double factor = factor_of(g, l, c % g->in.n[l], s);
-      gs -= 0.5 * *gq * factor * z[g->in.at[l] + c] / s;
+      gs -= 0.5 * *gq * factor * z[g->in.offset[l] + c] / s;
       *gq *= factor;
     }
   }
   for (int l = 0; l < g->in.n_orders && g->has_norm; l++)
     for (int c = 0; c < (2 * l + 1) * g->in.n[l]; c++)
-      grad_z[g->in.at[l] + c] += 2 * gs * z[g->in.at[l] + c] / ((2 * l + 1) * (2 * l + 1) * g->in.n_orders);
+      grad_z[g->in.offset[l] + c] += 2 * gs * z[g->in.offset[l] + c] / ((2 * l + 1) * (2 * l + 1) * g->in.n_orders);
 }
 
 static gate_case make_gate(mlff_backend *b, test_rng *rng, int n_orders, const int *n, int64_t n_atoms, int has_norm)

@@ -76,7 +76,7 @@ mlff_nequip_row make_row(int n_orders, const int *n)
   mlff_nequip_row row = {.n_orders = n_orders};
   for (int l = 0; l < n_orders; l++) {
     row.n[l] = n[l];
-    row.at[l] = (int) row.ld;
+    row.offset[l] = (int) row.ld;
     row.ld += (2 * l + 1) * n[l];
   }
   return row;

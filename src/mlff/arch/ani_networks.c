@@ -13,9 +13,9 @@ enum { MOST = 32 }; /* products handed over at a time */
 static int64_t rows_of(const ani_batch *b, int e, int64_t *begin)
 {
   const int64_t *first = b->net->first, end = b->first + b->n;
-  const int64_t from = first[e] > b->first ? first[e] : b->first, to = first[e + 1] < end ? first[e + 1] : end;
-  *begin = from - b->first;
-  return to > from ? to - from : 0;
+  const int64_t from_row = first[e] > b->first ? first[e] : b->first, end_row = first[e + 1] < end ? first[e + 1] : end;
+  *begin = from_row - b->first;
+  return end_row > from_row ? end_row - from_row : 0;
 }
 
 /* Row `row` of member number m (of those that are evaluated) in an array of activations. */
@@ -28,13 +28,13 @@ static void *row_of(const ani_batch *b, const mlff_buf *buf, int m, int64_t row,
 
 static mlff_ani_network network_of(const ani_element *e, int member)
 {
-  const ani_network *from = &e->members[member];
+  const ani_network *source = &e->members[member];
   mlff_ani_network network = {.n_hidden = e->n_layers - 1,
-                              .readout = from->readout.data,
-                              .readout_bias = from->readout_bias};
+                              .readout = source->readout.data,
+                              .readout_bias = source->readout_bias};
   for (int l = 0; l < network.n_hidden; l++) {
-    network.forward[l] = &from->layers[l].forward;
-    network.backward[l] = &from->layers[l].backward;
+    network.forward[l] = &source->layers[l].forward;
+    network.backward[l] = &source->layers[l].backward;
   }
   return network;
 }

@@ -17,7 +17,7 @@
 #include "nequip.h"
 
 /* Address of row `row` of a buffer whose rows have `width` reals. */
-static void *at(const nequip_net *net, const mlff_buf *buf, int64_t row, int64_t width)
+static void *row_of(const nequip_net *net, const mlff_buf *buf, int64_t row, int64_t width)
 {
   return mlff_at(net->backend, buf->data, row * width);
 }
@@ -123,9 +123,9 @@ static void apply_map(nequip_net *net, const nequip_map *map, int back, int64_t 
     for (int m = 0; m < 2 * l + 1; m++, count++) {
       linears[count] = back ? &map->back[l] : &map->forward[l];
       args[count] = (mlff_linear_args){.n_rows = n,
-                                       .x = mlff_at(net->backend, x, in->at[l] + m * in->n[l]),
+                                       .x = mlff_at(net->backend, x, in->offset[l] + m * in->n[l]),
                                        .ldx = in->ld,
-                                       .y = mlff_at(net->backend, y, out->at[l] + m * out->n[l]),
+                                       .y = mlff_at(net->backend, y, out->offset[l] + m * out->n[l]),
                                        .ldy = out->ld,
                                        .accumulate = accumulate};
     }
@@ -201,13 +201,13 @@ static mlff_nequip_gate_args gate_args(nequip_net *net, int t, atom_range s)
       .n = s.n,
       .in = layer->z,
       .out = layer->x,
-      .z = at(net, &layer->z_values, kept, layer->z.ld),
+      .z = row_of(net, &layer->z_values, kept, layer->z.ld),
       .weight = layer->norm.data,
       .epsilon = net->epsilon,
       .gain = net->gain,
-      .scale = at(net, &layer->scale, kept, 1),
-      .x = is_last(net, t) ? net->last_x.data : at(net, &net->x, s.begin, width),
-      .grad_x = is_last(net, t) ? net->last_grad.data : at(net, &net->grad_x, s.begin, width),
+      .scale = row_of(net, &layer->scale, kept, 1),
+      .x = is_last(net, t) ? net->last_x.data : row_of(net, &net->x, s.begin, width),
+      .grad_x = is_last(net, t) ? net->last_grad.data : row_of(net, &net->grad_x, s.begin, width),
       .grad_z = net->grad_z.data,
   };
 }
@@ -224,7 +224,7 @@ static void readout(nequip_net *net, const mlff_edges *edges, atom_range s)
                                                                 .species =
                                                                     (const int32_t *) edges->center_species.data +
                                                                     s.begin,
-                                                                .energy = at(net, &net->node_energy, s.begin, 1),
+                                                                .energy = row_of(net, &net->node_energy, s.begin, 1),
                                                                 .grad = net->last_grad.data});
 }
 
@@ -244,7 +244,7 @@ static void backward_block(nequip_net *net, const mlff_edges *edges, int t, atom
   }
   /* 3. z = linear_2 sums + skip x */
   const mlff_nequip_row *x = &net->layers[0].x;
-  void *grad_x = at(net, &net->grad_x, s.begin, x->ld);
+  void *grad_x = row_of(net, &net->grad_x, s.begin, x->ld);
   if (is_last(net, t)) net->backend->ops->zero(net->backend, grad_x, (size_t) (s.n * x->ld) * net->backend->real_size);
   apply_map(net, &layer->skip, 1, s.n, &layer->z, net->grad_z.data, x, grad_x, 0);
   apply_map(net, &layer->linear_2, 1, s.n, &layer->z, net->grad_z.data, &layer->sums, net->sums.data, 0);
@@ -259,7 +259,7 @@ static void forward_block(nequip_net *net, const mlff_edges *edges, int t, atom_
   const mlff_ops *ops = net->backend->ops;
   nequip_layer *layer = &net->layers[t];
   const int64_t width = feature_width(net);
-  void *z = at(net, &layer->z_values, kept_row(net, t, s), layer->z.ld);
+  void *z = row_of(net, &layer->z_values, kept_row(net, t, s), layer->z.ld);
   /* 1., 2., 3. */
   if (t == 0) {
     mlff_nequip_first_args a = first_args(net, edges, s);
@@ -269,14 +269,14 @@ static void forward_block(nequip_net *net, const mlff_edges *edges, int t, atom_
     const mlff_nequip_message_args a = message_args(net, edges, t, s);
     ops->nequip_message(net->backend, &a);
     apply_map(net, &layer->linear_2, 0, s.n, &layer->sums, a.sums, &layer->z, z, 0);
-    apply_map(net, &layer->skip, 0, s.n, &net->layers[0].x, at(net, &net->x, s.begin, width), &layer->z, z, 1);
+    apply_map(net, &layer->skip, 0, s.n, &net->layers[0].x, row_of(net, &net->x, s.begin, width), &layer->z, z, 1);
   }
   /* 4. */
   const mlff_nequip_gate_args gate = gate_args(net, t, s);
   ops->nequip_gate(net->backend, &gate);
   if (!is_last(net, t)) {
     nequip_layer *next = &net->layers[t + 1];
-    apply_map(net, &next->linear_1, 0, s.n, &layer->x, gate.x, &layer->x, at(net, &next->y, s.begin, width), 0);
+    apply_map(net, &next->linear_1, 0, s.n, &layer->x, gate.x, &layer->x, row_of(net, &next->y, s.begin, width), 0);
     return;
   }
   readout(net, edges, s);
@@ -288,8 +288,8 @@ static void features_block(nequip_net *net, const mlff_edges *edges, int t, atom
 {
   (void) edges;
   const mlff_nequip_row *x = &net->layers[0].x;
-  apply_map(net, &net->layers[t + 1].linear_1, 1, s.n, x, at(net, &net->grad_y, s.begin, x->ld), x,
-            at(net, &net->grad_x, s.begin, x->ld), 1);
+  apply_map(net, &net->layers[t + 1].linear_1, 1, s.n, x, row_of(net, &net->grad_y, s.begin, x->ld), x,
+            row_of(net, &net->grad_x, s.begin, x->ld), 1);
 }
 
 /* ---- the evaluation ---------------------------------------------------------------------------------------------- */

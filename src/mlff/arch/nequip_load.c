@@ -75,7 +75,7 @@ static mlff_nequip_row make_row(int n_orders, const int *n)
   mlff_nequip_row row = {.n_orders = n_orders};
   for (int l = 0; l < n_orders; l++) {
     row.n[l] = n[l];
-    row.at[l] = (int) row.ld;
+    row.offset[l] = (int) row.ld;
     row.ld += (2 * l + 1) * n[l];
   }
   return row;
@@ -123,7 +123,7 @@ static mlff_status shape_layer(nequip_loader *in, int t)
   layer->x = make_row(n_orders, after);
   layer->z = make_row(n_orders, before);
   layer->sums = make_row(n_orders, sums);
-  for (int k = 0; k < in->n_paths; k++) in->paths[k].out += layer->sums.at[in->paths[k].l3];
+  for (int k = 0; k < in->n_paths; k++) in->paths[k].out += layer->sums.offset[in->paths[k].l3];
   if (layer->z.ld <= NEQUIP_MAX_WIDTH) return MLFF_OK;
   return mlff_fail(in->error, MLFF_E_UNSUPPORTED,
                    "nequip: %lld numbers of an atom before a gate, at most %d are possible", (long long) layer->z.ld,
@@ -316,9 +316,9 @@ static mlff_status read_norm(nequip_loader *in, int t)
   for (int l = 0; !status && l < layer->z.n_orders; l++) {
     nequip_side_start(&in->rows);
     nequip_side_add(&in->rows, in->net->n_channels[l]);
-    const nequip_side *to = l ? &in->rows : &in->scalars;
-    status = mlff_modelfile_matrix(in->file, in->error, to->n_file, 0, &g, "layers.%d.norm.l%d", t, l);
-    for (int k = 0; !status && k < to->n; k++) all[n++] = to->source[k] < 0 ? 0.0 : g[to->source[k]];
+    const nequip_side *side = l ? &in->rows : &in->scalars;
+    status = mlff_modelfile_matrix(in->file, in->error, side->n_file, 0, &g, "layers.%d.norm.l%d", t, l);
+    for (int k = 0; !status && k < side->n; k++) all[n++] = side->source[k] < 0 ? 0.0 : g[side->source[k]];
     free(g);
     g = NULL;
   }

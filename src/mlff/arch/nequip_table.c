@@ -42,27 +42,27 @@ void nequip_choose_table(const mlff_nequip_basis *basis, int n, mlff_painn_basis
   *table = (mlff_painn_basis){.kind = MLFF_PAINN_CUBIC, .n = n, .n_terms = 4, .cutoff = basis->cutoff};
   if (basis->power > 0) return;
   for (int k = n; k < 2 * n && k <= MLFF_SPLINE_MAX; k++) {
-    const double at = k * basis->onset / basis->cutoff;
-    if (fabs(at - round(at)) > 1e-9 || at < 0.5) continue;
+    const double knot = k * basis->onset / basis->cutoff;
+    if (fabs(knot - round(knot)) > 1e-9 || knot < 0.5) continue;
     table->n = k;
-    table->split = (int) round(at);
+    table->split = (int) round(knot);
     return;
   }
 }
 
 /* The spline through knots `from` to `to`. */
-static void spline(const mlff_nequip_terms_args *in, int from, int to, double h, double *rows)
+static void spline(const mlff_nequip_terms_args *in, int first, int last, double h, double *rows)
 {
   const int width = in->width[in->n_hidden - 1];
   const size_t ld = (size_t) width, bytes = ld * sizeof *rows;
   double value[MLFF_NEQUIP_HIDDEN], slope[MLFF_NEQUIP_HIDDEN];
-  for (int m = from; m <= to; m++) {
+  for (int m = first; m <= last; m++) {
     mlff_nequip_hidden(in, m * h, value, slope);
-    memcpy(rows + (size_t) (m - from + 1) * ld, value, bytes);
-    if (m == from) memcpy(rows, slope, bytes);
-    if (m == to) memcpy(rows + (size_t) (to - from + 2) * ld, slope, bytes);
+    memcpy(rows + (size_t) (m - first + 1) * ld, value, bytes);
+    if (m == first) memcpy(rows, slope, bytes);
+    if (m == last) memcpy(rows + (size_t) (last - first + 2) * ld, slope, bytes);
   }
-  mlff_spline_solve(rows, to - from, width, h);
+  mlff_spline_solve(rows, last - first, width, h);
 }
 
 void nequip_unit_rows(const mlff_nequip_terms_args *in, const mlff_painn_basis *table, double *rows)

@@ -178,12 +178,12 @@ static void for_blocks(orb_net *net, const mlff_edges *edges, int64_t size, cons
 /* The parts of the edge network's first product that are those of its sender and of its receiver. */
 static void share_features(orb_net *net, const orb_layer *layer, const mlff_edges *edges)
 {
-  const mlff_linear *of[2] = {&layer->from_sender, &layer->from_receiver};
-  const mlff_linear_args args[2] = {linear_args(of[0], edges->n_local, net->h.data, net->from_sender.data,
+  const mlff_linear *linears[2] = {&layer->from_sender, &layer->from_receiver};
+  const mlff_linear_args args[2] = {linear_args(linears[0], edges->n_local, net->h.data, net->from_sender.data,
                                                 MLFF_ACT_NONE),
-                                    linear_args(of[1], edges->n_nodes, net->h.data, net->from_receiver.data,
+                                    linear_args(linears[1], edges->n_nodes, net->h.data, net->from_receiver.data,
                                                 MLFF_ACT_NONE)};
-  net->backend->ops->linear_many(net->backend, 2, of, args);
+  net->backend->ops->linear_many(net->backend, 2, linears, args);
 }
 
 static void run_layer(orb_net *net, const mlff_arch_inputs *in, int l, mlff_status *status, mlff_error *error)

@@ -18,7 +18,7 @@
 #include "painn.h"
 
 /* Address of row `row` of a buffer whose rows have `width` reals. */
-static void *at(const painn_net *net, const mlff_buf *buf, int64_t row, int64_t width)
+static void *row_of(const painn_net *net, const mlff_buf *buf, int64_t row, int64_t width)
 {
   return mlff_at(net->backend, buf->data, row * width);
 }
@@ -168,18 +168,18 @@ static void context(painn_net *net, int l, painn_atoms s)
   painn_layer *layer = &net->layers[l];
   ops->linear(net->backend, &layer->context[0],
               &(mlff_linear_args){.n_rows = s.n,
-                                  .x = at(net, &net->q, s.begin, f),
+                                  .x = row_of(net, &net->q, s.begin, f),
                                   .ldx = f,
                                   .y = net->hidden.data,
                                   .ldy = f,
                                   .act = MLFF_ACT_SILU,
-                                  .slope = at(net, &layer->context_slope, s.begin, f),
+                                  .slope = row_of(net, &layer->context_slope, s.begin, f),
                                   .ld_slope = f});
   ops->linear(net->backend, &layer->context[1],
               &(mlff_linear_args){.n_rows = s.n,
                                   .x = net->hidden.data,
                                   .ldx = f,
-                                  .y = at(net, &layer->state, s.begin, 6 * f),
+                                  .y = row_of(net, &layer->state, s.begin, 6 * f),
                                   .ldy = 6 * f});
 }
 
@@ -195,7 +195,7 @@ static void context_backward(painn_net *net, int l, painn_atoms s)
                                   .ldx = 3 * f,
                                   .y = net->hidden.data,
                                   .ldy = f,
-                                  .scale = at(net, &layer->context_slope, s.begin, f),
+                                  .scale = row_of(net, &layer->context_slope, s.begin, f),
                                   .ld_scale = f});
   ops->linear(net->backend, &layer->context_back[0],
               &(mlff_linear_args){.n_rows = s.n,
@@ -216,20 +216,20 @@ static mlff_painn_mix_args mix_args(painn_net *net, int l, painn_atoms s)
       .n_features = net->n_padded,
       .last = last,
       .epsilon = net->epsilon,
-      .vw = at(net, &layer->vw, kept, 6 * f),
+      .vw = row_of(net, &layer->vw, kept, 6 * f),
       .qn = net->qn.data,
-      .inv_norm = at(net, &layer->inv_norm, kept, f),
-      .y = at(net, &layer->y, kept, 3 * f),
+      .inv_norm = row_of(net, &layer->inv_norm, kept, f),
+      .y = row_of(net, &layer->y, kept, 3 * f),
       .mu = net->mu.data,
-      .q_out = at(net, &net->q, s.begin, f),
-      .state_out = last ? NULL : at(net, &net->layers[l + 1].state, s.begin, 6 * f),
+      .q_out = row_of(net, &net->q, s.begin, f),
+      .state_out = last ? NULL : row_of(net, &net->layers[l + 1].state, s.begin, 6 * f),
       .grad = net->grad_after.data,
       .grad_y = net->grad_y.data,
       .grad_qn = net->grad_qn.data,
       .grad_vw = net->grad_vw.data,
       .grad_m = net->grad_m.data,
-      .grad_q_out = l > 0 ? at(net, &net->grad[l & 1], s.begin, 4 * f) : net->grad_q0.data,
-      .grad_mu_out = l > 0 ? at(net, &net->grad[l & 1], 4 * s.begin + 1, f) : net->grad_mu0.data,
+      .grad_q_out = l > 0 ? row_of(net, &net->grad[l & 1], s.begin, 4 * f) : net->grad_q0.data,
+      .grad_mu_out = l > 0 ? row_of(net, &net->grad[l & 1], 4 * s.begin + 1, f) : net->grad_mu0.data,
       .ld_grad_q = l > 0 ? 4 * f : f,
       .ld_grad_mu = l > 0 ? 4 * f : 3 * f,
   };
@@ -242,7 +242,7 @@ static void update(painn_net *net, int l, painn_atoms s)
   const int64_t f = net->n_padded;
   painn_layer *layer = &net->layers[l];
   const mlff_painn_mix_args a = mix_args(net, l, s);
-  void *slope = at(net, &layer->mix_slope, kept_row(net, l, s), f);
+  void *slope = row_of(net, &layer->mix_slope, kept_row(net, l, s), f);
   const int64_t n_parts = a.last ? 2 : 3;
   /* 1. V, W = mu M^T */
   ops->linear(net->backend, &layer->channel_mix,
@@ -273,7 +273,7 @@ static void update_backward(painn_net *net, int l, painn_atoms s)
   const int64_t f = net->n_padded;
   painn_layer *layer = &net->layers[l];
   const mlff_painn_mix_args a = mix_args(net, l, s);
-  const void *slope = at(net, &layer->mix_slope, kept_row(net, l, s), f);
+  const void *slope = row_of(net, &layer->mix_slope, kept_row(net, l, s), f);
   const int64_t n_parts = a.last ? 2 : 3;
   /* 4. q += s + t V.W,  mu += v W */
   ops->painn_mix_backward_gates(net->backend, &a);
@@ -304,7 +304,7 @@ static void readout(painn_net *net, const mlff_edges *edges, painn_atoms s)
   const int64_t f = net->n_padded, width = net->n_readout_padded;
   ops->linear(net->backend, &net->readout,
               &(mlff_linear_args){.n_rows = s.n,
-                                  .x = at(net, &net->q, s.begin, f),
+                                  .x = row_of(net, &net->q, s.begin, f),
                                   .ldx = f,
                                   .y = net->readout_hidden.data,
                                   .ldy = width,
@@ -319,7 +319,7 @@ static void readout(painn_net *net, const mlff_edges *edges, painn_atoms s)
                                                 .weight = net->readout_weight.data,
                                                 .bias = net->readout_bias,
                                                 .species = (const int32_t *) edges->center_species.data + s.begin,
-                                                .energy = at(net, &net->node_energy, s.begin, 1),
+                                                .energy = row_of(net, &net->node_energy, s.begin, 1),
                                                 .grad_h = net->readout_slope.data});
   ops->linear(net->backend, &net->readout_back,
               &(mlff_linear_args){.n_rows = s.n,

@@ -57,8 +57,8 @@ static int side_length(side s)
 /* Source index of padded index k, or -1 where it is padding. */
 static int side_source(side s, int k)
 {
-  const int kept = k / s.room, part = s.skip >= 0 && kept >= s.skip ? kept + 1 : kept, within = k % s.room;
-  return within < s.size ? part * s.size + within : -1;
+  const int kept = k / s.room, part = s.skip >= 0 && kept >= s.skip ? kept + 1 : kept, offset = k % s.room;
+  return offset < s.size ? part * s.size + offset : -1;
 }
 
 static double *pad_matrix(const double *w, side rows, side cols)

@@ -194,13 +194,13 @@ static mlff_status out_of_memory(mlff_backend *backend, size_t wanted, mlff_erro
                      "out of memory: %.1f MB more wanted on %s, %.1f MB in use; use fewer atoms per rank",
                      (double) wanted / 1e6, backend->name, (double) backend->memory.bytes / 1e6);
   MLFF_TRY(backend->ops->memory(backend, &free_bytes, &total_bytes, error)); /* it may have failed for good */
-  const double own = (double) backend->memory.bytes, others = (double) (total_bytes - free_bytes) - own;
+  const double held = (double) backend->memory.bytes, others = (double) (total_bytes - free_bytes) - held;
   return mlff_fail(
       error, MLFF_E_NOMEM,
       "out of memory: %.1f MB more wanted on %s, where %.1f of %.1f MB are free, %.1f MB in use by this model and "
       "%.1f MB by others; use fewer atoms per rank, or a GPU that no other rank or program uses (nvidia-smi lists "
       "them)",
-      (double) wanted / 1e6, backend->name, (double) free_bytes / 1e6, (double) total_bytes / 1e6, own / 1e6,
+      (double) wanted / 1e6, backend->name, (double) free_bytes / 1e6, (double) total_bytes / 1e6, held / 1e6,
       others > 0.0 ? others / 1e6 : 0.0);
 }
 

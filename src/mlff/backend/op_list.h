@@ -112,8 +112,8 @@ OP(ani_readout, void, (mlff_backend * backend, int n, const mlff_ani_readout_arg
    SKIPPED, BOTH)
 OP_SIMPLE(ani_collect, mlff_ani_collect_args, DENSE)
 OP(ani_networks_setup, mlff_status,
-   (mlff_backend * backend, mlff_ani_networks *networks, int n, const mlff_ani_network *of, mlff_error *error),
-   (backend, networks, n, of, error), NONE, RUNS, FUSED)
+   (mlff_backend * backend, mlff_ani_networks *networks, int n, const mlff_ani_network *network, mlff_error *error),
+   (backend, networks, n, network, error), NONE, RUNS, FUSED)
 OP(ani_networks, int, (mlff_backend * backend, const mlff_ani_networks *networks, const mlff_ani_networks_args *args),
    (backend, networks, args), NONE, RUNS, FUSED)
 

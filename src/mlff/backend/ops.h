@@ -219,7 +219,7 @@ typedef struct mlff_replay_ops {
 typedef struct mlff_timing_ops {
   void (*restart)(mlff_backend *);
   int (*stamp)(mlff_backend *, const char *range);
-  double (*seconds)(mlff_backend *, int from, int to);
+  double (*seconds)(mlff_backend *, int begin, int end);
 } mlff_timing_ops;
 
 struct mlff_ops {

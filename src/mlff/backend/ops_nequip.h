@@ -26,10 +26,10 @@ enum {
   MLFF_NEQUIP_SCRATCH = 4     /* edges that a message may take at a time */
 };
 
-/* Where things are in a row of features: component m of order l at `at[l] + m n[l]`, n[l] channels. */
+/* Where things are in a row of features: component m of order l at `offset[l] + m n[l]`, n[l] channels. */
 typedef struct mlff_nequip_row {
   int n_orders;
-  int n[MLFF_NEQUIP_ORDERS], at[MLFF_NEQUIP_ORDERS];
+  int n[MLFF_NEQUIP_ORDERS], offset[MLFF_NEQUIP_ORDERS];
   int64_t ld; /* of the whole row */
 } mlff_nequip_row;
 

@@ -39,26 +39,26 @@ typedef struct mlff_region {
   block *first; /* where it begins */
 } mlff_region;
 
-static size_t round_up(size_t bytes, size_t to)
+static size_t round_up(size_t bytes, size_t unit)
 {
-  return (bytes + to - 1) / to * to;
+  return (bytes + unit - 1) / unit * unit;
 }
 
 /* Fresh memory of whole huge pages, at `at` or nowhere; anywhere with NULL. NULL when there is none. */
-static char *map(char *at, size_t bytes)
+static char *map(char *address, size_t bytes)
 {
-  const size_t more = at ? 0 : HUGE_PAGE;
+  const size_t more = address ? 0 : HUGE_PAGE;
   int flags = MAP_PRIVATE | MAP_ANONYMOUS;
 #ifdef MAP_FIXED_NOREPLACE
-  if (at) flags |= MAP_FIXED_NOREPLACE;
+  if (address) flags |= MAP_FIXED_NOREPLACE;
 #endif
-  char *data = mmap(at, bytes + more, PROT_READ | PROT_WRITE, flags, -1, 0);
+  char *data = mmap(address, bytes + more, PROT_READ | PROT_WRITE, flags, -1, 0);
   if (data == MAP_FAILED) return NULL;
-  if (at && data != at) {
+  if (address && data != address) {
     munmap(data, bytes);
     return NULL;
   }
-  const size_t skip = at ? 0 : round_up((uintptr_t) data, HUGE_PAGE) - (uintptr_t) data;
+  const size_t skip = address ? 0 : round_up((uintptr_t) data, HUGE_PAGE) - (uintptr_t) data;
   if (skip) munmap(data, skip);
   if (more - skip) munmap(data + skip + bytes, more - skip);
 #ifdef MADV_HUGEPAGE
@@ -93,8 +93,8 @@ static void put_first(mlff_pages *pages, mlff_region *region, char *data, size_t
 static int grow(mlff_pages *pages, size_t bytes)
 {
   mlff_region *region = pages->regions;
-  const size_t there = region && region->first->is_free ? region->first->bytes : 0;
-  const size_t missing = round_up(bytes - there, HUGE_PAGE);
+  const size_t free_bytes = region && region->first->is_free ? region->first->bytes : 0;
+  const size_t missing = round_up(bytes - free_bytes, HUGE_PAGE);
   if (!region || (uintptr_t) region->first <= missing) return 0;
   char *data = map((char *) region->first - missing, missing);
   if (data) put_first(pages, region, data, missing);

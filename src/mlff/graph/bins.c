@@ -25,7 +25,7 @@ static void choose_numbers(mlff_bins *b, const double low[3], const double high[
   }
 }
 
-mlff_status mlff_bins_make(int32_t n, const double (*at)[3], const double low[3], const double high[3],
+mlff_status mlff_bins_make(int32_t n, const double (*pos)[3], const double low[3], const double high[3],
                            const double reach[3], const double (*pos)[3], mlff_bins *bins, mlff_error *error)
 {
   double per_unit[3];
@@ -43,7 +43,7 @@ mlff_status mlff_bins_make(int32_t n, const double (*at)[3], const double low[3]
   for (int32_t a = 0; a < n; a++) {
     int32_t bin = 0;
     for (int k = 0; k < 3; k++) {
-      const double c = (at[a][k] - low[k]) * per_unit[k];
+      const double c = (pos[a][k] - low[k]) * per_unit[k];
       bin = bin * b->n[k] + (c >= b->n[k] ? b->n[k] - 1 : c > 0 ? (int32_t) c : 0);
     }
     b->bin[a] = bin;

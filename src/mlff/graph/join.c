@@ -23,15 +23,15 @@ static void copy_part(mlff_system *whole, const mlff_system *part, place p)
 {
   const mlff_graph *g = &part->graph;
   for (int32_t a = 0; a < g->n_all; a++) {
-    const int32_t to = placed(p, g->n_local, a);
-    whole->species[to] = g->species[a];
-    whole->node[to] = p.owned + g->node[a];
-    memcpy(whole->pos[to], g->pos[a], sizeof whole->pos[to]);
+    const int32_t target = placed(p, g->n_local, a);
+    whole->species[target] = g->species[a];
+    whole->node[target] = p.owned + g->node[a];
+    memcpy(whole->pos[target], g->pos[a], sizeof whole->pos[target]);
   }
   for (int32_t i = 0; i < g->n_local; i++) {
-    int64_t at = whole->row[p.owned + i];
-    for (int64_t k = g->row[i]; k < g->row[i + 1]; k++) whole->nbr[at++] = placed(p, g->n_local, g->nbr[k]);
-    whole->row[p.owned + i + 1] = at;
+    int64_t pair = whole->row[p.owned + i];
+    for (int64_t k = g->row[i]; k < g->row[i + 1]; k++) whole->nbr[pair++] = placed(p, g->n_local, g->nbr[k]);
+    whole->row[p.owned + i + 1] = pair;
   }
 }
 

@@ -19,13 +19,13 @@ static void map(const double f[3][3], const double x[3], double y[3])
 }
 
 /* F, and an upper bound of the norm of F - 1. */
-static double deformation(const mlff_lattice *before, const mlff_lattice *now, double f[3][3])
+static double deformation(const mlff_lattice *before, const mlff_lattice *lattice, double f[3][3])
 {
   double sum = 0;
   for (int c = 0; c < 3; c++) {
     for (int d = 0; d < 3; d++) {
       f[c][d] = 0;
-      for (int k = 0; k < 3; k++) f[c][d] += before->to_frac[k][c] * now->a[k][d];
+      for (int k = 0; k < 3; k++) f[c][d] += before->to_frac[k][c] * lattice->a[k][d];
       sum += (f[c][d] - (c == d)) * (f[c][d] - (c == d));
     }
   }
@@ -33,7 +33,7 @@ static double deformation(const mlff_lattice *before, const mlff_lattice *now, d
 }
 
 /* Owned atoms, each by its image that has moved least; *most: the longest d squared. */
-static mlff_status move_owned(mlff_system *s, const mlff_lattice *now, const double f[3][3], const double (*x)[3],
+static mlff_status move_owned(mlff_system *s, const mlff_lattice *lattice, const double f[3][3], const double (*x)[3],
                               double *most, mlff_error *error)
 {
   *most = 0;
@@ -44,9 +44,9 @@ static mlff_status move_owned(mlff_system *s, const mlff_lattice *now, const dou
     memcpy(s->pos[i], x[i], sizeof s->pos[i]);
     for (int c = 0; c < 3; c++) d[c] = was[c] - x[i][c];
     for (int k = 0; k < 3; k++) {
-      const double turns = now->pbc[k] ? floor(mlff_dot(now->to_frac[k], d) + 0.5) : 0.0;
-      MLFF_TRY(mlff_check_turns(now, i, k, turns, error));
-      for (int c = 0; c < 3 && turns != 0.0; c++) s->pos[i][c] += turns * now->a[k][c];
+      const double turns = lattice->pbc[k] ? floor(mlff_dot(lattice->to_frac[k], d) + 0.5) : 0.0;
+      MLFF_TRY(mlff_check_turns(lattice, i, k, turns, error));
+      for (int c = 0; c < 3 && turns != 0.0; c++) s->pos[i][c] += turns * lattice->a[k][c];
     }
     for (int c = 0; c < 3; c++) d[c] = s->pos[i][c] - was[c];
     *most = fmax(*most, mlff_dot(d, d));
@@ -79,7 +79,7 @@ static mlff_status remember(mlff_system *s, mlff_error *error)
 mlff_status mlff_system_move(mlff_system *system, const double (*pos)[3], const double (*cell)[3], double cutoff,
                              int *is_stale, mlff_error *error)
 {
-  mlff_lattice now;
+  mlff_lattice lattice;
   double f[3][3], most = 0;
   if (!system || !is_stale || (!pos && system->graph.n_local))
     return mlff_fail(error, MLFF_E_ARG, "mlff_system_move: system, pos or is_stale is NULL");
@@ -88,14 +88,14 @@ mlff_status mlff_system_move(mlff_system *system, const double (*pos)[3], const 
   if (!(cutoff > 0 && cutoff <= system->reach))
     return mlff_fail(error, MLFF_E_ARG, "mlff_system_move: cutoff is %g A, and the list was made for %g A", cutoff,
                      system->reach);
-  MLFF_TRY(mlff_lattice_make(cell, cell ? system->lattice.pbc : NULL, cutoff, &now, error));
-  if (memcmp(now.pbc, system->lattice.pbc, sizeof now.pbc) != 0)
+  MLFF_TRY(mlff_lattice_make(cell, cell ? system->lattice.pbc : NULL, cutoff, &lattice, error));
+  if (memcmp(lattice.pbc, system->lattice.pbc, sizeof lattice.pbc) != 0)
     return mlff_fail(error, MLFF_E_ARG, "mlff_system_move: the system has periodic directions, but cell is NULL");
   MLFF_TRY(remember(system, error));
-  const double strain = deformation(&system->lattice, &now, f);
-  MLFF_TRY(move_owned(system, &now, (const double(*)[3]) f, pos, &most, error));
+  const double strain = deformation(&system->lattice, &lattice, f);
+  MLFF_TRY(move_owned(system, &lattice, (const double(*)[3]) f, pos, &most, error));
   move_images(system, (const double(*)[3]) f);
-  if (system->graph.boundary == MLFF_BOUNDARY_PERIODIC) system->graph.volume = now.volume;
+  if (system->graph.boundary == MLFF_BOUNDARY_PERIODIC) system->graph.volume = lattice.volume;
   *is_stale = !(system->reach * (1 - strain) - 2 * sqrt(most) >= cutoff * (1 + 1e-9));
   return MLFF_OK;
 }

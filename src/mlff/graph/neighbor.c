@@ -42,13 +42,13 @@ static mlff_status place_owned(mlff_lattice *l, int32_t n, const double (*x)[3],
 
 /* Of the n owned atoms in `from` (NULL: 0, 1, ...) those whose images, `shift` cells along direction k, are in reach,
  * into `near`, in the same order. Returns how many. */
-static int32_t select_near(const mlff_lattice *l, int k, int shift, const double (*frac)[3], const int32_t *from,
+static int32_t select_near(const mlff_lattice *l, int k, int shift, const double (*frac)[3], const int32_t *subset,
                            int32_t n, int32_t *near)
 {
   const double low = l->low[k] - l->reach[k], high = l->high[k] + l->reach[k];
   int32_t n_near = 0;
   for (int32_t m = 0; m < n; m++) {
-    const int32_t i = from ? from[m] : m;
+    const int32_t i = subset ? subset[m] : m;
     const double s = frac[i][k] + shift;
     near[n_near] = i;
     n_near += (s >= low) & (s <= high);
@@ -142,19 +142,19 @@ static mlff_status make_bins(const mlff_lattice *l, const atoms *all, mlff_bins 
 }
 
 /* Where the candidates of owned atom i are in `order`: up to nine stretches, from[k] to to[k] - 1. Returns how many. */
-static int find_stretches(const mlff_bins *b, int32_t i, int32_t from[9], int32_t to[9])
+static int find_stretches(const mlff_bins *b, int32_t i, int32_t begin[9], int32_t end[9])
 {
-  const int at[3] = {b->bin[i] / (b->n[1] * b->n[2]), b->bin[i] / b->n[2] % b->n[1], b->bin[i] % b->n[2]};
+  const int bin[3] = {b->bin[i] / (b->n[1] * b->n[2]), b->bin[i] / b->n[2] % b->n[1], b->bin[i] % b->n[2]};
   int first[3], last[3], n = 0;
   for (int k = 0; k < 3; k++) {
-    first[k] = at[k] > 0 ? at[k] - 1 : 0;
-    last[k] = at[k] < b->n[k] - 1 ? at[k] + 1 : at[k];
+    first[k] = bin[k] > 0 ? bin[k] - 1 : 0;
+    last[k] = bin[k] < b->n[k] - 1 ? bin[k] + 1 : bin[k];
   }
   for (int p = first[0]; p <= last[0]; p++) {
     for (int q = first[1]; q <= last[1]; q++) {
       const int32_t line = (p * b->n[1] + q) * b->n[2];
-      from[n] = b->start[line + first[2]];
-      to[n++] = b->start[line + last[2] + 1];
+      begin[n] = b->start[line + first[2]];
+      end[n++] = b->start[line + last[2] + 1];
     }
   }
   return n;
@@ -162,11 +162,11 @@ static int find_stretches(const mlff_bins *b, int32_t i, int32_t from[9], int32_
 
 /* Those of the candidates from..to-1 that are neighbours of atom i at x, into nbr, which has room for all of them: each
  * is written, and stays when it is near, so that there is no branch to be guessed. Returns how many. */
-static int64_t scan(const mlff_bins *b, int32_t from, int32_t to, int32_t i, const double x[3], double cutoff2,
+static int64_t scan(const mlff_bins *b, int32_t begin, int32_t end, int32_t i, const double x[3], double cutoff2,
                     int32_t *nbr)
 {
   int64_t n = 0;
-  for (int32_t m = from; m < to; m++) {
+  for (int32_t m = begin; m < end; m++) {
     const double dx = b->x[m] - x[0], dy = b->y[m] - x[1], dz = b->z[m] - x[2];
     nbr[n] = b->order[m];
     n += (dx * dx + dy * dy + dz * dz < cutoff2) & (b->order[m] != i);
@@ -178,15 +178,15 @@ static mlff_status make_rows(mlff_system *s, const mlff_bins *b, double cutoff, 
 {
   mlff_graph *g = &s->graph;
   const double reach2 = cutoff * cutoff * (1 + 1e-9); /* rounding must not make a shell at the cutoff one-sided */
-  int32_t from[9], to[9];
+  int32_t begin[9], end[9];
   int64_t room = 0, n = 0;
   s->row = malloc(((size_t) g->n_local + 1) * sizeof *s->row);
   if (!s->row) return mlff_fail(error, MLFF_E_NOMEM, "out of memory for a neighbour list");
   s->row[0] = 0;
   for (int32_t i = 0; i < g->n_local; i++) {
-    const int n_stretches = find_stretches(b, i, from, to);
+    const int n_stretches = find_stretches(b, i, begin, end);
     int64_t most = n;
-    for (int k = 0; k < n_stretches; k++) most += to[k] - from[k];
+    for (int k = 0; k < n_stretches; k++) most += end[k] - begin[k];
     if (most > room) {
       room = most + most / 2;
       int32_t *grown = realloc(s->nbr, (size_t) room * sizeof *grown);
@@ -194,7 +194,7 @@ static mlff_status make_rows(mlff_system *s, const mlff_bins *b, double cutoff, 
         return mlff_fail(error, MLFF_E_NOMEM, "out of memory for a neighbour list of %lld pairs", (long long) room);
       s->nbr = grown;
     }
-    for (int k = 0; k < n_stretches; k++) n += scan(b, from[k], to[k], i, s->pos[i], reach2, s->nbr + n);
+    for (int k = 0; k < n_stretches; k++) n += scan(b, begin[k], end[k], i, s->pos[i], reach2, s->nbr + n);
     s->row[i + 1] = n;
   }
   int32_t *fitting = realloc(s->nbr, ((size_t) n + 1) * sizeof *fitting);

@@ -49,15 +49,16 @@ mlff_status mlff_forecast_memory(mlff_model *m, const mlff_graph *graph, const m
   const size_t in_use = backend->memory.bytes, missing = bytes_missing(m, graph, halo, n_edges, result);
   MLFF_TRY(backend->ops->memory(backend, &free_bytes, &total_bytes, error));
   if (missing < free_bytes / 2) return MLFF_E_NOMEM; /* it was not the device's: error says what it was */
-  const double own = (double) m->own_bytes, mb = 1e-6;
-  const double needed = (double) in_use + (double) missing - own; /* what grows with the number of atoms */
-  const double room = (double) in_use + (double) free_bytes - own;
+  const double own_bytes = (double) m->own_bytes, mb = 1e-6;
+  const double needed = (double) in_use + (double) missing - own_bytes; /* what grows with the number of atoms */
+  const double room = (double) in_use + (double) free_bytes - own_bytes;
   const double fit = needed > 0 ? graph->n_local * (room / needed) : 0;
   return mlff_fail(
       error, MLFF_E_NOMEM,
       "out of memory on the GPU: %d atoms of this rank need %.1f MB and the model %.1f MB, %.1f of %.1f MB are free; "
       "about %.0f atoms fit: use more GPUs, a smaller system or neighbor skin, or 'device cpu'",
-      (int) graph->n_local, needed * mb, own * mb, (room + own) * mb, (double) total_bytes * mb, 0.95 * fit);
+      (int) graph->n_local, needed * mb, own_bytes * mb, (room + own_bytes) * mb, (double) total_bytes * mb,
+      0.95 * fit);
 }
 
 /* ---- before the first step --------------------------------------------------------------------------------------- */

@@ -17,21 +17,21 @@ mlff_status mlff_members_parse(const char *text, int n, int *use, mlff_error *er
   const int all = !text || !strcmp(text, "all");
   for (int k = 0; k < n; k++) use[k] = all;
   if (all) return MLFF_OK;
-  for (const char *at = text;; at++) {
+  for (const char *word = text;; word++) {
     char *end = NULL;
-    if (*at < '0' || *at > '9') return parse_failed(text, n, error);
-    const long first = strtol(at, &end, 10);
+    if (*word < '0' || *word > '9') return parse_failed(text, n, error);
+    const long first = strtol(word, &end, 10);
     long last = first;
     if (*end == ':') {
-      at = end + 1;
-      if (*at < '0' || *at > '9') return parse_failed(text, n, error);
-      last = strtol(at, &end, 10);
+      word = end + 1;
+      if (*word < '0' || *word > '9') return parse_failed(text, n, error);
+      last = strtol(word, &end, 10);
     }
     if (last < first || last >= n) return parse_failed(text, n, error);
     for (long k = first; k <= last; k++) use[k] = 1;
     if (!*end) return MLFF_OK;
     if (*end != ',') return parse_failed(text, n, error);
-    at = end;
+    word = end;
   }
 }
 

@@ -84,11 +84,11 @@ mlff_status mlff_model_read(const char *path, char **yaml, size_t *yaml_size, vo
 
 static void list_names(const char *const *names, int n, char *text, size_t size)
 {
-  size_t at = 0;
+  size_t length = 0;
   text[0] = 0;
-  for (int k = 0; k < n && at + 1 < size; k++) {
-    const int wrote = snprintf(text + at, size - at, "%s%s", k ? " " : "", names[k]);
-    at += wrote > 0 ? (size_t) wrote : 0;
+  for (int k = 0; k < n && length + 1 < size; k++) {
+    const int wrote = snprintf(text + length, size - length, "%s%s", k ? " " : "", names[k]);
+    length += wrote > 0 ? (size_t) wrote : 0;
   }
 }
 
@@ -96,9 +96,9 @@ static mlff_status find_arch(mlff_model *m, mlff_error *error)
 {
   char known[256] = "";
   for (int k = 0; mlff_archs[k]; k++) {
-    const size_t at = strlen(known);
+    const size_t length = strlen(known);
     if (!strcmp(mlff_archs[k]->name, m->head->architecture)) m->arch = mlff_archs[k];
-    snprintf(known + at, sizeof known - at, "%s%s", k ? ", " : "", mlff_archs[k]->name);
+    snprintf(known + length, sizeof known - length, "%s%s", k ? ", " : "", mlff_archs[k]->name);
   }
   if (m->arch) return MLFF_OK;
   return mlff_yaml_fail(m->file, mlff_yaml_find(m->file->root, "architecture"), error,

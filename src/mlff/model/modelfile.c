@@ -277,10 +277,10 @@ int64_t mlff_modelfile_n_parameters(const mlff_modelfile *file)
 
 static void write_shape(int rank, const int64_t *shape, char *text, size_t size)
 {
-  size_t at = (size_t) snprintf(text, size, "[");
-  for (int k = 0; k < rank && at < size; k++)
-    at += (size_t) snprintf(text + at, size - at, "%s%lld", k ? ", " : "", (long long) shape[k]);
-  if (at < size) snprintf(text + at, size - at, "]");
+  size_t length = (size_t) snprintf(text, size, "[");
+  for (int k = 0; k < rank && length < size; k++)
+    length += (size_t) snprintf(text + length, size - length, "%s%lld", k ? ", " : "", (long long) shape[k]);
+  if (length < size) snprintf(text + length, size - length, "]");
 }
 
 static mlff_status check_shape(const mlff_modelfile *f, const mlff_tensor *t, int rank, const int64_t *shape,

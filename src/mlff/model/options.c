@@ -7,7 +7,7 @@
 
 static const struct {
   mlff_option option;
-  size_t at; /* of its field in mlff_options */
+  size_t offset; /* of its field in mlff_options */
 } rows[] = {
     {{"device", "auto cpu cuda cuda:N", "auto", "where the network is evaluated; auto: a GPU, else the CPU"},
      offsetof(mlff_options, device)},
@@ -80,7 +80,7 @@ mlff_status mlff_options_set(mlff_options *options, const char *name, const char
   const int k = find_row(name);
   if (k == N_ROWS) return mlff_fail(error, MLFF_E_ARG, "option '%.40s' is unknown", name);
   MLFF_TRY(mlff_option_check(&rows[k].option, value, error));
-  memcpy((char *) options + rows[k].at, &value, sizeof value);
+  memcpy((char *) options + rows[k].offset, &value, sizeof value);
   return MLFF_OK;
 }
 
@@ -88,7 +88,7 @@ mlff_status mlff_options_check(const mlff_options *options, mlff_error *error)
 {
   for (int k = 0; options && k < N_ROWS; k++) {
     const char *value;
-    memcpy(&value, (const char *) options + rows[k].at, sizeof value);
+    memcpy(&value, (const char *) options + rows[k].offset, sizeof value);
     if (value) MLFF_TRY(mlff_option_check(&rows[k].option, value, error));
   }
   return MLFF_OK;

@@ -6,7 +6,7 @@
 
 typedef struct scanner {
   const char *path;
-  const char *start, *at, *end; /* of the JSON */
+  const char *start, *next, *end; /* of the JSON */
   mlff_arena *arena;
   mlff_error *error;
 } scanner;
@@ -14,19 +14,19 @@ typedef struct scanner {
 static mlff_status fail_at(const scanner *s, const char *what)
 {
   return mlff_fail(s->error, MLFF_E_FORMAT, "%s: header of the weights, byte %ld: %s; the file is damaged", s->path,
-                   (long) (s->at - s->start) + 8, what);
+                   (long) (s->next - s->start) + 8, what);
 }
 
 static void skip_space(scanner *s)
 {
-  while (s->at < s->end && (*s->at == ' ' || *s->at == '\t' || *s->at == '\n' || *s->at == '\r')) s->at++;
+  while (s->next < s->end && (*s->next == ' ' || *s->next == '\t' || *s->next == '\n' || *s->next == '\r')) s->next++;
 }
 
 static int accept(scanner *s, char c)
 {
   skip_space(s);
-  if (s->at >= s->end || *s->at != c) return 0;
-  s->at++;
+  if (s->next >= s->end || *s->next != c) return 0;
+  s->next++;
   return 1;
 }
 
@@ -42,22 +42,22 @@ static mlff_status expect(scanner *s, char c)
 static mlff_status scan_text(scanner *s, const char **text)
 {
   MLFF_TRY(expect(s, '"'));
-  const char *first = s->at;
-  while (s->at < s->end && *s->at != '"') {
-    const unsigned char c = (unsigned char) *s->at;
+  const char *first = s->next;
+  while (s->next < s->end && *s->next != '"') {
+    const unsigned char c = (unsigned char) *s->next;
     if (c < 0x20) return fail_at(s, "control character in a string");
     if (c == '\\') {
       if (text) return fail_at(s, "escape sequence in a name");
-      if (++s->at >= s->end) break;
+      if (++s->next >= s->end) break;
     }
-    s->at++;
+    s->next++;
   }
-  if (s->at >= s->end) return fail_at(s, "a string does not end");
+  if (s->next >= s->end) return fail_at(s, "a string does not end");
   if (text) {
-    *text = mlff_arena_text(s->arena, first, (size_t) (s->at - first));
+    *text = mlff_arena_text(s->arena, first, (size_t) (s->next - first));
     if (!*text) return mlff_fail(s->error, MLFF_E_NOMEM, "%s: out of memory", s->path);
   }
-  s->at++;
+  s->next++;
   return MLFF_OK;
 }
 
@@ -66,9 +66,9 @@ static mlff_status scan_count(scanner *s, int64_t *value)
 {
   const int64_t most = (int64_t) 1 << 53;
   skip_space(s);
-  if (s->at >= s->end || *s->at < '0' || *s->at > '9') return fail_at(s, "a whole number is missing");
-  for (*value = 0; s->at < s->end && *s->at >= '0' && *s->at <= '9'; s->at++) {
-    *value = *value * 10 + (*s->at - '0');
+  if (s->next >= s->end || *s->next < '0' || *s->next > '9') return fail_at(s, "a whole number is missing");
+  for (*value = 0; s->next < s->end && *s->next >= '0' && *s->next <= '9'; s->next++) {
+    *value = *value * 10 + (*s->next - '0');
     if (*value > most) return fail_at(s, "a number is too large");
   }
   return MLFF_OK;
@@ -179,17 +179,17 @@ static int by_begin(const void *a, const void *b)
 /* No tensor twice, no overlap, no gap. Leaves them sorted by name. */
 static mlff_status check_layout(const scanner *s, mlff_tensor *tensors, int n, size_t data_start, size_t size)
 {
-  size_t at = data_start;
+  size_t end = data_start;
   if (n) qsort(tensors, (size_t) n, sizeof *tensors, by_begin);
   for (int k = 0; k < n; k++) {
-    if (tensors[k].begin != at)
+    if (tensors[k].begin != end)
       return mlff_fail(s->error, MLFF_E_FORMAT, "%s: tensor '%.80s' %s the one before it: the file is damaged", s->path,
-                       tensors[k].name, tensors[k].begin < at ? "overlaps" : "leaves a gap after");
-    at = tensors[k].end;
+                       tensors[k].name, tensors[k].begin < end ? "overlaps" : "leaves a gap after");
+    end = tensors[k].end;
   }
-  if (at != size)
+  if (end != size)
     return mlff_fail(s->error, MLFF_E_FORMAT, "%s: %zu bytes after the last tensor: the file is damaged", s->path,
-                     size - at);
+                     size - end);
   if (n) qsort(tensors, (size_t) n, sizeof *tensors, by_name);
   for (int k = 1; k < n; k++)
     if (!strcmp(tensors[k - 1].name, tensors[k].name))
@@ -222,7 +222,7 @@ static mlff_status scan_header(scanner *s, size_t data_start, size_t size, mlff_
     MLFF_TRY(expect(s, '}'));
   }
   skip_space(s);
-  if (s->at != s->end) return fail_at(s, "text after the end");
+  if (s->next != s->end) return fail_at(s, "text after the end");
   MLFF_TRY(check_layout(s, list, n, data_start, size));
   *tensors = list;
   *n_tensors = n;
@@ -243,6 +243,6 @@ mlff_status mlff_safetensors_parse(const char *path, const void *data, size_t si
                      "safetensors file",
                      path, (unsigned long long) n_header, size, MLFF_TENSOR_MAX_HEADER);
   const char *start = (const char *) data + 8;
-  scanner s = {.path = path, .start = start, .at = start, .end = start + n_header, .arena = arena, .error = error};
+  scanner s = {.path = path, .start = start, .next = start, .end = start + n_header, .arena = arena, .error = error};
   return scan_header(&s, 8 + (size_t) n_header, size, tensors, n_tensors);
 }

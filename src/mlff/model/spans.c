@@ -21,7 +21,7 @@
 /* A part between two stamps of the device. */
 typedef struct device_part {
   mlff_span_id span;
-  int n_calls, from, to;
+  int n_calls, first, last;
 } device_part;
 
 struct mlff_spans {
@@ -83,9 +83,9 @@ void mlff_spans_restart(mlff_backend *backend)
 
 /* Keeps a part; without memory for it the rest of the step is not kept either, so that sums stay sums of whole
  * parts. */
-static void keep_part(mlff_spans *spans, mlff_span_id span, int n_calls, int from, int to)
+static void keep_part(mlff_spans *spans, mlff_span_id span, int n_calls, int first, int last)
 {
-  if (from < 0 || to < 0) return;
+  if (first < 0 || last < 0) return;
   if (spans->n_parts == spans->parts_room) {
     const size_t room = spans->parts_room ? 2 * spans->parts_room : 256;
     device_part *parts = realloc(spans->parts, room * sizeof *parts);
@@ -93,7 +93,7 @@ static void keep_part(mlff_spans *spans, mlff_span_id span, int n_calls, int fro
     spans->parts = parts;
     spans->parts_room = room;
   }
-  spans->parts[spans->n_parts++] = (device_part){.span = span, .n_calls = n_calls, .from = from, .to = to};
+  spans->parts[spans->n_parts++] = (device_part){.span = span, .n_calls = n_calls, .first = first, .last = last};
 }
 
 void mlff_spans_settle(mlff_backend *backend, double begin)
@@ -102,8 +102,8 @@ void mlff_spans_settle(mlff_backend *backend, double begin)
   const mlff_timing_ops *timing = &backend->ops->timing;
   for (size_t k = 0; spans && k < spans->n_parts; k++) {
     const device_part *p = &spans->parts[k];
-    const double start = begin + timing->seconds(backend, spans->parts[0].from, p->from);
-    add(spans, p->span, p->n_calls, start, start + timing->seconds(backend, p->from, p->to));
+    const double start = begin + timing->seconds(backend, spans->parts[0].first, p->first);
+    add(spans, p->span, p->n_calls, start, start + timing->seconds(backend, p->first, p->last));
   }
 }
 

@@ -119,16 +119,16 @@ static int find_nearest(mlff_watch *w, const mlff_graph *g, int32_t i)
   for (int64_t p = g->row[i]; p < g->row[i + 1]; p++) {
     const int32_t j = g->nbr[p], t = g->species[j];
     if (t < 0) continue;
-    nearest *of = &w->near[t];
+    nearest *near = &w->near[t];
     const double dx = g->pos[j][0] - x[0], dy = g->pos[j][1] - x[1], dz = g->pos[j][2] - x[2];
     const double square = dx * dx + dy * dy + dz * dz;
-    if (!(square < of->square[1])) continue;
-    if (of->atom[0] < 0) w->met[n_met++] = t;
-    const int is_first = square < of->square[0];
-    of->square[1] = is_first ? of->square[0] : square;
-    of->atom[1] = is_first ? of->atom[0] : j;
-    if (is_first) of->square[0] = square;
-    if (is_first) of->atom[0] = j;
+    if (!(square < near->square[1])) continue;
+    if (near->atom[0] < 0) w->met[n_met++] = t;
+    const int is_first = square < near->square[0];
+    near->square[1] = is_first ? near->square[0] : square;
+    near->atom[1] = is_first ? near->atom[0] : j;
+    if (is_first) near->square[0] = square;
+    if (is_first) near->atom[0] = j;
   }
   return n_met;
 }
@@ -183,29 +183,29 @@ static void order(const mlff_graph *g, int32_t *first, int32_t *second)
   *second = i;
 }
 
-static void say_pair(const mlff_watch *w, const mlff_graph *g, worst of, int is_known, mlff_finding *finding)
+static void say_pair(const mlff_watch *w, const mlff_graph *g, worst found, int is_known, mlff_finding *finding)
 {
   const mlff_info *info = w->info;
   char one[MLFF_NAME], other[MLFF_NAME];
-  order(g, &of.atoms[0], &of.atoms[1]);
-  const int s = g->species[of.atoms[0]], t = g->species[of.atoms[1]];
+  order(g, &found.atoms[0], &found.atoms[1]);
+  const int s = g->species[found.atoms[0]], t = g->species[found.atoms[1]];
   const double limit = is_known ? info->distances[s * info->n_elements + t] : info->cutoff;
   say(finding, "%s-%s distance %.4g A (%s, %s) is below %.4g A, %s", info->elements[s], info->elements[t],
-      limit * sqrt(of.ratio), mlff_atom_name(g, of.atoms[0], one), mlff_atom_name(g, of.atoms[1], other), limit,
-      is_known ? "the shortest one" : "the cutoff, within which there was no such pair");
+      limit * sqrt(found.ratio), mlff_atom_name(g, found.atoms[0], one), mlff_atom_name(g, found.atoms[1], other),
+      limit, is_known ? "the shortest one" : "the cutoff, within which there was no such pair");
 }
 
-static void say_triple(const mlff_watch *w, const mlff_graph *g, worst of, mlff_finding *finding)
+static void say_triple(const mlff_watch *w, const mlff_graph *g, worst found, mlff_finding *finding)
 {
   const mlff_info *info = w->info;
   char centre[MLFF_NAME], one[MLFF_NAME], other[MLFF_NAME];
   const ptrdiff_t n = info->n_elements;
-  order(g, &of.atoms[1], &of.atoms[2]);
-  const int s = g->species[of.atoms[0]], t = g->species[of.atoms[1]], u = g->species[of.atoms[2]];
+  order(g, &found.atoms[1], &found.atoms[2]);
+  const int s = g->species[found.atoms[0]], t = g->species[found.atoms[1]], u = g->species[found.atoms[2]];
   const double known = info->triples[(s * n + t) * n + u], limit = known > 0 ? known : info->cutoff;
   say(finding, "%s-%s-%s with both ends within %.4g A (centre %s, ends %s, %s) is below %.4g A, %s", info->elements[t],
-      info->elements[s], info->elements[u], limit * sqrt(of.ratio), mlff_atom_name(g, of.atoms[0], centre),
-      mlff_atom_name(g, of.atoms[1], one), mlff_atom_name(g, of.atoms[2], other), limit,
+      info->elements[s], info->elements[u], limit * sqrt(found.ratio), mlff_atom_name(g, found.atoms[0], centre),
+      mlff_atom_name(g, found.atoms[1], one), mlff_atom_name(g, found.atoms[2], other), limit,
       known > 0 ? "the smallest one" : "the cutoff, within which there was no such triple");
 }
 
@@ -236,9 +236,9 @@ static void look_at_forces(const mlff_watch *w, const mlff_graph *g, const doubl
   int32_t most = -1;
   char text[MLFF_NAME];
   for (int32_t i = 0; i < g->n_local; i++) {
-    const double *f = forces[i], now = f[0] * f[0] + f[1] * f[1] + f[2] * f[2];
-    if (g->species[i] < 0 || !(now > square)) continue;
-    square = now;
+    const double *f = forces[i], square_i = f[0] * f[0] + f[1] * f[1] + f[2] * f[2];
+    if (g->species[i] < 0 || !(square_i > square)) continue;
+    square = square_i;
     most = i;
   }
   finding->excess = sqrt(square) / (LARGER * w->info->max_force);
@@ -262,15 +262,15 @@ void mlff_watch_atoms(mlff_watch *watch, const mlff_graph *graph, const double (
 /* ---- the whole system: means, because all of it fluctuates ------------------------------------------------------ */
 
 /* Adds a value, unless it is NaN; whether there is a full mean now. */
-static int mean_add(mean *of, double value, double *now)
+static int mean_add(mean *m, double sample, double *value)
 {
-  if (isnan(value)) return 0;
-  of->values[of->n++ % LOOKS] = value;
-  const int n = of->n < LOOKS ? (int) of->n : LOOKS;
+  if (isnan(sample)) return 0;
+  m->values[m->n++ % LOOKS] = sample;
+  const int n = m->n < LOOKS ? (int) m->n : LOOKS;
   double sum = 0;
-  for (int k = 0; k < n; k++) sum += of->values[k];
-  *now = sum / n;
-  return of->n >= LOOKS;
+  for (int k = 0; k < n; k++) sum += m->values[k];
+  *value = sum / n;
+  return m->n >= LOOKS;
 }
 
 /* below, above: what may still be outside of the range. */
@@ -282,35 +282,35 @@ static void judge_range(const double range[2], double value, double below, doubl
 
 static void look_at_temperature(mlff_watch *w, const mlff_watch_system *s, mlff_finding *finding)
 {
-  double now = NAN;
+  double value = NAN;
   const double *range = w->info->temperature, margin = SLACK + DEVIATIONS * sqrt(2.0 / s->n_free);
-  if (!(s->temperature > AT_REST) || !mean_add(&w->temperature, s->temperature, &now)) return;
-  judge_range(range, now, margin * range[0], margin * range[1], finding);
-  say(finding, "temperature %.4g K (mean of %d looks, %s) is outside of %g to %g K", now, LOOKS, w->every, range[0],
+  if (!(s->temperature > AT_REST) || !mean_add(&w->temperature, s->temperature, &value)) return;
+  judge_range(range, value, margin * range[0], margin * range[1], finding);
+  say(finding, "temperature %.4g K (mean of %d looks, %s) is outside of %g to %g K", value, LOOKS, w->every, range[0],
       range[1]);
 }
 
 static void look_at_density(mlff_watch *w, const mlff_watch_system *s, mlff_finding *finding)
 {
-  char of[96] = "";
-  double now = NAN;
+  char averaged[96] = "";
+  double value = NAN;
   const double *range = w->info->density;
-  const int is_full = mean_add(&w->density, s->density, &now);
-  if (!s->box_changes) now = s->density;
-  if (isnan(now) || (s->box_changes && !is_full)) return;
-  if (s->box_changes) snprintf(of, sizeof of, " (mean of %d looks, %s)", LOOKS, w->every);
-  judge_range(range, now, SLACK * range[0], SLACK * range[1], finding);
-  say(finding, "density %.4g g/cm3%s is outside of %g to %g g/cm3", now, of, range[0], range[1]);
+  const int is_full = mean_add(&w->density, s->density, &value);
+  if (!s->box_changes) value = s->density;
+  if (isnan(value) || (s->box_changes && !is_full)) return;
+  if (s->box_changes) snprintf(averaged, sizeof averaged, " (mean of %d looks, %s)", LOOKS, w->every);
+  judge_range(range, value, SLACK * range[0], SLACK * range[1], finding);
+  say(finding, "density %.4g g/cm3%s is outside of %g to %g g/cm3", value, averaged, range[0], range[1]);
 }
 
 static void look_at_pressure(mlff_watch *w, const mlff_watch_system *s, mlff_finding *finding)
 {
-  double now = NAN;
+  double value = NAN;
   const double *range = w->info->pressure,
                slack = SLACK * fmax(range[1] - range[0], fmax(fabs(range[0]), fabs(range[1])));
-  if (!mean_add(&w->pressure, s->pressure, &now)) return;
-  judge_range(range, now, slack, slack, finding);
-  say(finding, "pressure %.4g GPa without its kinetic part (mean of %d looks, %s) is outside of %g to %g GPa", now,
+  if (!mean_add(&w->pressure, s->pressure, &value)) return;
+  judge_range(range, value, slack, slack, finding);
+  say(finding, "pressure %.4g GPa without its kinetic part (mean of %d looks, %s) is outside of %g to %g GPa", value,
       LOOKS, w->every, range[0], range[1]);
 }
 

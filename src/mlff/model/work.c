@@ -171,12 +171,12 @@ static void count_environments(const mlff_backend *backend, const mlff_aev *aev,
     const int64_t i = a->centers[k];
     double near = 0;
     for (int64_t e = row[i]; e < row[i + 1]; e++) {
-      const char *at = (const char *) a->edges->vec.data + (size_t) (4 * e + 3) * backend->real_size;
+      const char *distance = (const char *) a->edges->vec.data + (size_t) (4 * e + 3) * backend->real_size;
       float single;
       double r;
-      memcpy(&single, at, sizeof single);
+      memcpy(&single, distance, sizeof single);
       if (backend->real_size == sizeof r)
-        memcpy(&r, at, sizeof r);
+        memcpy(&r, distance, sizeof r);
       else
         r = (double) single;
       near += r < aev->constants.angular_cutoff;

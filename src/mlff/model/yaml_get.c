@@ -9,17 +9,18 @@
 static void path_of(const mlff_yaml *node, char *text, size_t size)
 {
   const mlff_yaml *chain[MLFF_YAML_MAX_DEPTH + 1];
-  size_t at = 0;
+  size_t length = 0;
   int n = 0;
   for (; node && node->parent && n <= MLFF_YAML_MAX_DEPTH; node = node->parent) chain[n++] = node;
   text[0] = 0;
-  while (n-- && at + 1 < size) {
+  while (n-- && length + 1 < size) {
     int index = 0;
     if (!chain[n]->key)
       for (const mlff_yaml *c = chain[n]->parent->first; c != chain[n]; c = c->next) index++;
-    const int wrote = chain[n]->key ? snprintf(text + at, size - at, "%s%.60s", at ? "." : "", chain[n]->key)
-                                    : snprintf(text + at, size - at, "[%d]", index);
-    at += wrote > 0 ? (size_t) wrote : 0;
+    const int wrote = chain[n]->key
+                          ? snprintf(text + length, size - length, "%s%.60s", length ? "." : "", chain[n]->key)
+                          : snprintf(text + length, size - length, "[%d]", index);
+    length += wrote > 0 ? (size_t) wrote : 0;
   }
 }
 
@@ -145,8 +146,8 @@ mlff_status mlff_yaml_choice(const mlff_modelfile *file, const mlff_yaml *parent
       *value = k;
       return MLFF_OK;
     }
-    const size_t at = strlen(list);
-    snprintf(list + at, sizeof list - at, "%s%s", k ? ", " : "", choices[k]);
+    const size_t length = strlen(list);
+    snprintf(list + length, sizeof list - length, "%s%s", k ? ", " : "", choices[k]);
   }
   return mlff_yaml_fail(file, node, error, "is '%.40s', expected one of: %s", node->text, list);
 }
@@ -155,13 +156,13 @@ mlff_status mlff_yaml_doubles(const mlff_modelfile *file, const mlff_yaml *paren
                               const double **values, int *n, mlff_error *error)
 {
   const mlff_yaml *node = NULL;
-  int at = 0;
+  int n = 0;
   MLFF_TRY(get(file, parent, key, MLFF_YAML_SEQUENCE, &node, error));
   if (n_expected >= 0 && node->n_children != n_expected)
     return mlff_yaml_fail(file, node, error, "has %d numbers, expected %d", node->n_children, n_expected);
   double *v = mlff_arena_alloc(file->arena, (size_t) node->n_children, sizeof *v);
   if (!v) return mlff_fail(error, MLFF_E_NOMEM, "%s: out of memory", file->path);
-  for (const mlff_yaml *c = node->first; c; c = c->next) MLFF_TRY(to_double(file, c, &v[at++], error));
+  for (const mlff_yaml *c = node->first; c; c = c->next) MLFF_TRY(to_double(file, c, &v[n++], error));
   *values = v;
   if (n) *n = node->n_children;
   return MLFF_OK;
@@ -171,7 +172,7 @@ mlff_status mlff_yaml_strings(const mlff_modelfile *file, const mlff_yaml *paren
                               const char *const **values, int *n, mlff_error *error)
 {
   const mlff_yaml *node = NULL;
-  int at = 0;
+  int n = 0;
   MLFF_TRY(get(file, parent, key, MLFF_YAML_SEQUENCE, &node, error));
   const char **v = mlff_arena_alloc(file->arena, (size_t) node->n_children, sizeof *v);
   if (!v) return mlff_fail(error, MLFF_E_NOMEM, "%s: out of memory", file->path);
@@ -179,7 +180,7 @@ mlff_status mlff_yaml_strings(const mlff_modelfile *file, const mlff_yaml *paren
     if (c->kind != MLFF_YAML_SCALAR || !*c->text)
       return mlff_yaml_fail(file, c, error, "must be text, not %s",
                             c->kind == MLFF_YAML_SCALAR ? "empty" : mlff_yaml_kind_name(c->kind));
-    v[at++] = c->text;
+    v[n++] = c->text;
   }
   *values = v;
   if (n) *n = node->n_children;

@@ -114,14 +114,14 @@ static mlff_status make_room(xyz_table *t, int32_t i, int32_t most, mlff_error *
 static mlff_status append_word(xyz_table *t, int k, const char *word, char between, mlff_error *error)
 {
   xyz_column *memory = &t->memory[k];
-  const size_t n = strlen(word), at = t->columns[k].text_size + (between != 0), wanted = at + n + 1;
+  const size_t n = strlen(word), used = t->columns[k].text_size + (between != 0), wanted = used + n + 1;
   if (wanted > memory->text_capacity) {
     if (!grow(&memory->text, 2 * wanted + 256)) return fail_memory(error);
     memory->text_capacity = 2 * wanted + 256;
   }
-  if (between) memory->text[at - 1] = between;
-  memcpy(memory->text + at, word, n + 1);
-  t->columns[k].text_size = at + n;
+  if (between) memory->text[used - 1] = between;
+  memcpy(memory->text + used, word, n + 1);
+  t->columns[k].text_size = used + n;
   return MLFF_OK;
 }
 
@@ -179,15 +179,15 @@ static mlff_status read_word(xyz_table *t, int32_t i, int k, int c, const char *
 mlff_status mlff_xyz_table_row(xyz_table *t, int32_t i, int32_t n_atoms, xyz_lines *l, mlff_error *error)
 {
   MLFF_TRY(make_room(t, i, n_atoms, error));
-  char *at = l->line;
+  char *rest = l->line;
   int n = 0;
   for (int k = 0; k < t->n_columns; k++) {
     for (int c = 0; c < t->columns[k].width; c++, n++) {
-      char *word = at + strspn(at, BETWEEN), *end = word + strcspn(word, BETWEEN);
+      char *word = rest + strspn(rest, BETWEEN), *end = word + strcspn(word, BETWEEN);
       if (!*word)
         return mlff_xyz_fail(l, error, "atom %d has %d of %d columns%s", (int) i + 1, n, t->n_words,
                              n || t->n_words != 4 ? "" : ": a symbol and three coordinates");
-      at = *end ? end + 1 : end;
+      rest = *end ? end + 1 : end;
       *end = 0;
       MLFF_TRY(read_word(t, i, k, c, word, l, error));
     }

@@ -20,22 +20,22 @@ typedef struct parser {
   xyz_comment *c;
   char *texts;    /* next free byte */
   double *values; /* next free value */
-  const char *at;
+  const char *place;
   const char *reason; /* why the line cannot be read at `at`; NULL: it can */
   int is_final;       /* an error also of a line that could be free text */
 } parser;
 
-static int fail_at(parser *p, const char *at, const char *reason)
+static int fail_at(parser *p, const char *place, const char *reason)
 {
-  p->at = at;
+  p->place = place;
   p->reason = reason;
   return 0;
 }
 
-static int fail_final(parser *p, const char *at, const char *reason)
+static int fail_final(parser *p, const char *place, const char *reason)
 {
   p->is_final = 1;
-  return fail_at(p, at, reason);
+  return fail_at(p, place, reason);
 }
 
 static int is_blank(char c)
@@ -160,13 +160,13 @@ static int check_special(parser *p, const item *name, const item *value)
 
 static const char *keep(parser *p, const char *first, const char *end, int with_escapes)
 {
-  char *out = p->texts, *to = out;
+  char *out = p->texts, *end = out;
   for (const char *s = first; s < end; s++) {
     if (!with_escapes && *s == '\\' && ++s == end) break;
-    *to++ = *s;
+    *end++ = *s;
   }
-  *to++ = 0;
-  p->texts = to;
+  *end++ = 0;
+  p->texts = end;
   return out;
 }
 
@@ -251,14 +251,14 @@ static int add_key(parser *p, const item *name, const item *value)
 static int read_entry(parser *p)
 {
   item name, value;
-  if (!scan(p, p->at, 0, &name)) return 0;
+  if (!scan(p, p->place, 0, &name)) return 0;
   const char *equals = skip_blanks(name.end);
   if (*equals != '=') {
     if (!add_key(p, &name, NULL)) return 0;
-    p->at = name.end;
+    p->place = name.end;
     return 1;
   }
-  if (name.end - name.first == (name.opening ? 2 : 0)) return fail_at(p, p->at, "a key is expected before =");
+  if (name.end - name.first == (name.opening ? 2 : 0)) return fail_at(p, p->place, "a key is expected before =");
   const char *first = skip_blanks(equals + 1);
   if (!scan(p, first, 1, &value)) {
     /* of name= other="...", where the quote is not what is wrong */
@@ -274,7 +274,7 @@ static int read_entry(parser *p)
   }
   if (*rest == '=') return fail_at(p, first, "a second = for one key: put the value in quotes");
   if (!add_key(p, &name, &value)) return 0;
-  p->at = value.end;
+  p->place = value.end;
   return 1;
 }
 
@@ -301,15 +301,16 @@ static mlff_status reserve(xyz_comment *c, size_t length, mlff_error *error)
 mlff_status mlff_xyz_comment_read(xyz_comment *c, const xyz_lines *l, const char **why, mlff_error *error)
 {
   MLFF_TRY(reserve(c, l->length, error));
-  parser p = {.c = c, .texts = c->texts, .values = c->values, .at = l->line};
+  parser p = {.c = c, .texts = c->texts, .values = c->values, .place = l->line};
   c->n_keys = 0;
   *why = NULL;
-  for (p.at = skip_blanks(p.at); *p.at && !p.reason; p.at = p.reason ? p.at : skip_blanks(p.at)) read_entry(&p);
+  for (p.place = skip_blanks(p.place); *p.place && !p.reason; p.place = p.reason ? p.place : skip_blanks(p.place))
+    read_entry(&p);
   if (!p.reason) return MLFF_OK;
   p.texts = c->texts;
   const char *plain = keep(&p, l->line, l->line + l->length, 0);
   if (p.is_final || find_special(plain, p.texts - 1, 0))
-    return mlff_xyz_fail(l, error, "the comment line cannot be read at '%.40s': %s", p.at, p.reason);
+    return mlff_xyz_fail(l, error, "the comment line cannot be read at '%.40s': %s", p.place, p.reason);
   c->n_keys = 0;
   *why = p.reason;
   return MLFF_OK;

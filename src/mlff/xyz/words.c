@@ -19,10 +19,10 @@ int mlff_xyz_real(const char *word, double *value)
     return 1;
   }
   char text[512];
-  const size_t n = strlen(word), at = strcspn(word, "dD");
-  if (at == n || n >= sizeof text) return 0;
+  const size_t n = strlen(word), exponent = strcspn(word, "dD");
+  if (exponent == n || n >= sizeof text) return 0;
   memcpy(text, word, n + 1);
-  text[at] = 'e';
+  text[exponent] = 'e';
   return mlff_number_parse(text, value);
 }
 

@@ -1,16 +1,15 @@
 /* aev.c: atomic environment vectors of ANI and their gradients on the CPU.
  *
- * One centre at a time. Radial part: vectors run over the shifts R_k. Angular part: neighbours within the angular
- * cutoff are ordered by species, so that the triples of one pair of species (j from block t, k from block u) fill
- * batches that contribute to one block of columns; vectors run over triples. A batch is expanded from rows "one j,
- * consecutive k", so nothing is gathered. Per triple n_angular + n_sections transcendental functions are needed,
- * because
+ * Loops over centers. Radial part: vectors run over the shifts R_k. Angular part: vectors run over triples. Neighbors
+ * within the angular cutoff are sorted by species, so that the triples of one pair of species (j from block t, k from
+ * block u) fill batches that contribute to one block of columns. A batch consists of segments "one j, consecutive k",
+ * which need no gather. A triple takes n_angular + n_sections transcendental functions, because
  *   G_A[a,z] = f1[z] f2[a],   f1[z] = ((1 + cos(theta - theta_z)) / 2)^zeta,   f2[a] = w exp(-eta (m - R_a)^2),
  *   w = p fc(r_j) fc(r_k),  m = (r_j + r_k) / 2,
  *   (1 + cos(theta - theta_z)) / 2 = 1 - q,  q = sin((theta - theta_z) / 2)^2, by the difference formula from
  *   cos(theta/2) = sqrt((1 + c) / 2) and sin(theta/2) = sqrt((1 - c) / 2),  c = s cos(angle),
- * which keeps ln(1 - q) exact where f1 is large: zeta multiplies its error.
- * The backward pass repeats the geometry instead of storing it.
+ * which keeps ln(1 - q) accurate where f1 is large: zeta multiplies its error.
+ * The backward pass recomputes the geometry.
  */
 #include "cpu.h"
 
@@ -18,33 +17,44 @@
 
 enum { BATCH = 256, N_NEAR = 6, N_FORCE = 5, N_BATCH = 9 };
 
-/* A row of a batch: neighbour j with neighbours k_first .. k_first+n-1, at `position` of the batch. */
+/* Triples of neighbor j with neighbors k_first .. k_first+n-1, at `position` of the batch. */
 typedef struct segment {
   int j, k_first, n, position;
 } segment;
 
-/* Everything about one centre; the arrays live in the scratch buffer. */
+/* State of one center; the arrays are in the scratch buffer. */
 typedef struct work {
   const mlff_aev *aev;
   const int32_t *compact;
-  int n_shifts; /* radial shifts, rounded up to whole vectors */
+  /* Radial shifts, rounded up to whole vectors. */
+  int n_shifts;
   const real *radial_shift, *angular_shift;
-  const real *section_cos, *section_sin, *rest_cos,
-      *rest_sin; /* of theta_z / 2; the rests: what rounding to real took */
+  /* cos and sin of theta_z / 2, and their rounding errors. */
+  const real *section_cos, *section_sin, *cos_low, *sin_low;
   int n_edges, n_near;
   const real (*vec)[4];
   const int32_t *species;
-  real *r, *fc, *fc_slope, *pull; /* [n_edges]; pull = dE/dr of the radial part */
-  real *radial;                   /* [n_used][n_shifts] columns (forward), their gradients (backward) */
-  int32_t *unsorted, *near_edge;  /* [n_near] edges within the angular cutoff: as they come; by species */
-  int32_t *first;                 /* [n_used+1] where a species starts in near_edge */
-  real *ux, *uy, *uz, *near_r, *near_fc, *near_slope; /* [n_near] unit vectors, distances, cutoff function */
-  real *fx, *fy, *fz, *turn, *push; /* [n_near] sum K u_other, sum K cos, sum dE/dr with K = dE/dcos */
-  int n, n_segments;                /* of the batch */
+  /* [n_edges]; dE_dr of the radial part. */
+  real *r, *fc, *fc_slope, *dE_dr;
+  /* [n_used][n_shifts] columns (forward), their gradients (backward). */
+  real *radial;
+  /* [n_near] edges within the angular cutoff, unsorted and by species. */
+  int32_t *unsorted, *near_edge;
+  /* [n_used+1] start of each species in near_edge. */
+  int32_t *first;
+  /* [n_near] unit vectors, distances, cutoff function and slope. */
+  real *ux, *uy, *uz, *near_r, *near_fc, *near_slope;
+  /* [n_near] sums over triples, with K = dE/dcos: f = sum K u_other, sum K cos, sum dE/dr. */
+  real *fx, *fy, *fz, *near_cos_dE_dcos, *near_dE_dr;
+  /* Of the batch. */
+  int n, n_segments;
   segment segments[BATCH];
-  real *cosine, *mean_r, *weight, *weight_j, *weight_k; /* [BATCH] c, m, w, dw/dr_j, dw/dr_k */
-  real *along, *along_cos, *push_j, *push_k;            /* [BATCH] K, K cos, dE/dr_j, dE/dr_k */
-  real *f1, *f2;                                        /* [BATCH/VLEN][n_sections or n_angular][VLEN] */
+  /* [BATCH] c, m, w, dw/dr_j, dw/dr_k. */
+  real *cosine, *mean_r, *weight, *weight_j, *weight_k;
+  /* [BATCH] K, K cos, dE/dr_j, dE/dr_k. */
+  real *dE_dcos, *cos_dE_dcos, *dE_dr_j, *dE_dr_k;
+  /* [BATCH/VLEN][n_sections or n_angular][VLEN] */
+  real *f1, *f2;
 } work;
 
 static int round_up(int n)
@@ -83,7 +93,7 @@ mlff_status MLFF_CPU(aev_setup_cpu)(mlff_backend *backend, mlff_aev *aev, const 
   return MLFF_OK;
 }
 
-/* Cuts n reals off the scratch, in whole vectors. */
+/* Takes n reals, in whole vectors, from the scratch buffer. */
 static real *take(real **scratch, size_t n)
 {
   real *array = *scratch;
@@ -91,8 +101,8 @@ static real *take(real **scratch, size_t n)
   return array;
 }
 
-/* Lays out scratch for centres of up to n_edges edges. Arrays over neighbours and triples can be read and written one
- * vector beyond their end. */
+/* Allocates scratch for the center with most edges. Arrays over neighbors and triples have room for one vector beyond
+ * their end. */
 static mlff_status prepare(mlff_backend *backend, mlff_aev *aev, const mlff_aev_args *args, work *w, mlff_error *error)
 {
   const mlff_aev_constants *c = &aev->constants;
@@ -107,8 +117,8 @@ static mlff_status prepare(mlff_backend *backend, mlff_aev *aev, const mlff_aev_
   w->angular_shift = w->radial_shift + w->n_shifts;
   w->section_cos = w->angular_shift + c->n_angular;
   w->section_sin = w->section_cos + c->n_sections;
-  w->rest_cos = w->section_sin + c->n_sections;
-  w->rest_sin = w->rest_cos + c->n_sections;
+  w->cos_low = w->section_sin + c->n_sections;
+  w->sin_low = w->cos_low + c->n_sections;
 
   const size_t per_edge = (size_t) longest + 32, per_triple = BATCH + 16;
   const size_t n_radial = (size_t) aev->n_used * (size_t) w->n_shifts;
@@ -118,11 +128,12 @@ static mlff_status prepare(mlff_backend *backend, mlff_aev *aev, const mlff_aev_
   const size_t n_ints = 2 * per_edge + (size_t) aev->n_used + 2;
   MLFF_TRY(mlff_buf_reserve(backend, &aev->scratch, n_reals * sizeof(real) + n_ints * sizeof(int32_t), error));
   real *scratch = aev->scratch.data;
-  real **const edge_arrays[] = {&w->r,  &w->fc, &w->fc_slope, &w->pull,    &w->ux,
-                                &w->uy, &w->uz, &w->near_r,   &w->near_fc, &w->near_slope,
-                                &w->fx, &w->fy, &w->fz,       &w->turn,    &w->push};
-  real **const triple_arrays[] = {&w->cosine, &w->mean_r,    &w->weight, &w->weight_j, &w->weight_k,
-                                  &w->along,  &w->along_cos, &w->push_j, &w->push_k};
+  real **const edge_arrays[] =
+      {&w->r,         &w->fc,      &w->fc_slope,   &w->dE_dr, &w->ux, &w->uy, &w->uz,
+       &w->near_r,    &w->near_fc, &w->near_slope, &w->fx,    &w->fy, &w->fz, &w->near_cos_dE_dcos,
+       &w->near_dE_dr};
+  real **const triple_arrays[] = {&w->cosine,  &w->mean_r,      &w->weight,  &w->weight_j, &w->weight_k,
+                                  &w->dE_dcos, &w->cos_dE_dcos, &w->dE_dr_j, &w->dE_dr_k};
   for (int k = 0; k < 4 + N_NEAR + N_FORCE; k++) *edge_arrays[k] = take(&scratch, per_edge);
   for (int k = 0; k < N_BATCH; k++) *triple_arrays[k] = take(&scratch, per_triple);
   w->radial = take(&scratch, n_radial);
@@ -134,7 +145,7 @@ static mlff_status prepare(mlff_backend *backend, mlff_aev *aev, const mlff_aev_
   return MLFF_OK;
 }
 
-/* ---- neighbours of a centre -------------------------------------------------------------------------------------- */
+/* ---- neighbors of a center --------------------------------------------------------------------------------------- */
 
 /* Distances and radial cutoff function of all edges. */
 static void load_center(work *w, const mlff_edges *edges, int32_t center)
@@ -154,7 +165,7 @@ static void load_center(work *w, const mlff_edges *edges, int32_t center)
   }
 }
 
-/* Neighbours within the angular cutoff, ordered by species; the factor p goes into fc of the first of a pair later. */
+/* Neighbors within the angular cutoff, sorted by species. expand() applies the factor p. */
 static void load_near(work *w)
 {
   const cutoff fc = cutoff_of(w->aev->constants.angular_cutoff);
@@ -162,7 +173,7 @@ static void load_near(work *w)
   const int n_used = w->aev->n_used;
   int32_t *found = w->unsorted;
   int n = 0;
-  for (int k = 0; k < w->n_edges; k++) { /* without branches: the next one overwrites what does not count */
+  for (int k = 0; k < w->n_edges; k++) { /* branch-free: the next edge overwrites a rejected one */
     found[n] = k;
     n += w->r[k] < rc;
   }
@@ -171,7 +182,7 @@ static void load_near(work *w)
   for (int q = 0; q < n; q++) w->first[w->compact[w->species[found[q]]] + 1]++;
   for (int s = 0; s < n_used; s++) w->first[s + 1] += w->first[s];
   for (int q = 0; q < n; q++) w->near_edge[w->first[w->compact[w->species[found[q]]]]++] = found[q];
-  for (int s = n_used; s > 0; s--) w->first[s] = w->first[s - 1]; /* filling moved every start to the next one's */
+  for (int s = n_used; s > 0; s--) w->first[s] = w->first[s - 1]; /* filling advanced every start to the next one */
   w->first[0] = 0;
 
   for (int q = 0; q < w->n_near; q++) {
@@ -210,7 +221,7 @@ static void radial_forward(work *w, real *row)
     memcpy(row + t * c->n_radial, w->radial + t * w->n_shifts, (size_t) c->n_radial * sizeof(real));
 }
 
-/* pull_k = sum_s g_s p (fc' - 2 eta (r - R_s) fc) exp(-eta (r - R_s)^2) */
+/* dE/dr_k = sum_s g_s p (fc' - 2 eta (r - R_s) fc) exp(-eta (r - R_s)^2) */
 static void radial_backward(work *w, const real *row)
 {
   const mlff_aev_constants *c = &w->aev->constants;
@@ -226,13 +237,13 @@ static void radial_backward(work *w, const real *row)
       const vreal d = w->r[k] - vload(w->radial_shift + s);
       sum += vload(g + s) * (slope - 2 * eta * d * fc) * vexp_or_zero(-eta * d * d);
     }
-    w->pull[k] = vsum(sum);
+    w->dE_dr[k] = vsum(sum);
   }
 }
 
 /* ---- batches of triples ------------------------------------------------------------------------------------------ */
 
-/* Appends the triples (j, k_first ..) to the batch: c, m, w and, for the backward pass, the derivatives of w. */
+/* Appends triples (j, k_first ..) to the batch: c, m, w and, for the backward pass, the derivatives of w. */
 static void expand(work *w, int j, int k_first, int n, int backward)
 {
   const mlff_aev_constants *c = &w->aev->constants;
@@ -253,7 +264,7 @@ static void expand(work *w, int j, int k_first, int n, int backward)
   w->n += n;
 }
 
-/* Makes the last vector of the batch whole with triples of no weight. */
+/* Pads the last vector of the batch with triples of weight 0. */
 static void pad_batch(work *w)
 {
   real *const zeros[] = {w->cosine, w->weight, w->weight_j, w->weight_k};
@@ -264,11 +275,11 @@ static void pad_batch(work *w)
 /* sin((theta - theta_z) / 2) */
 MLFF_INLINE vreal section_sine(const work *w, int z, vreal half_cos, vreal half_sin)
 {
-  const vreal rest = half_sin * w->rest_cos[z] - half_cos * w->rest_sin[z];
+  const vreal rest = half_sin * w->cos_low[z] - half_cos * w->sin_low[z];
   return half_sin * w->section_cos[z] - (half_cos * w->section_sin[z] - rest);
 }
 
-/* ln of (1 + cos(theta - theta_z)) / 2 from that sine, kept finite where it is 0 */
+/* ln((1 + cos(theta - theta_z)) / 2) from that sine; finite where the argument is 0 */
 MLFF_INLINE vreal section_log(vreal sine)
 {
   const real most = MLFF_REAL_IS_DOUBLE ? (real) (1 - 0x1p-53) : (real) (1 - 0x1p-24);
@@ -294,7 +305,7 @@ static void angular_factors(work *w)
   }
 }
 
-/* columns[a][z] += sum over the batch of f2[a] f1[z], for a < na and z < nz, sums in registers */
+/* columns[a][z] += sum over the batch of f2[a] f1[z], for a < na and z < nz, accumulated in registers */
 MLFF_INLINE void outer_tile(const int na, const int nz, const work *w, const real *f2, const real *f1, real *columns)
 {
   const int n_sections = w->aev->constants.n_sections, n_angular = w->aev->constants.n_angular;
@@ -364,15 +375,15 @@ static void angular_gradients(work *w, const real *g)
       by_r -= eta * d * f2 * sum;
       by_theta += f2 * dsum;
     }
-    const vreal along = -half * scale * weight * by_theta / (half_sin * half_cos);
-    vstore(w->along + p, along);
-    vstore(w->along_cos + p, along * cosine * inverse_scale);
-    vstore(w->push_j + p, weight * by_r + vload(w->weight_j + p) * value);
-    vstore(w->push_k + p, weight * by_r + vload(w->weight_k + p) * value);
+    const vreal dE_dcos = -half * scale * weight * by_theta / (half_sin * half_cos);
+    vstore(w->dE_dcos + p, dE_dcos);
+    vstore(w->cos_dE_dcos + p, dE_dcos * cosine * inverse_scale);
+    vstore(w->dE_dr_j + p, weight * by_r + vload(w->weight_j + p) * value);
+    vstore(w->dE_dr_k + p, weight * by_r + vload(w->weight_k + p) * value);
   }
 }
 
-/* Adds to the sums of the neighbours of a batch:  f_j += K u_k,  turn_j += K cos,  push_j, and the same for k. */
+/* Adds a batch to the sums of its neighbors:  f_j += K u_k,  K cos  and  dE/dr_j, and likewise for k. */
 static void scatter_gradients(work *w)
 {
   vreal lane;
@@ -380,28 +391,28 @@ static void scatter_gradients(work *w)
   for (int s = 0; s < w->n_segments; s++) {
     const segment row = w->segments[s];
     const int j = row.j;
-    vreal fx = vset(0), fy = fx, fz = fx, turn = fx, push = fx;
+    vreal fx = vset(0), fy = fx, fz = fx, sum_cos = fx, sum_dE_dr = fx;
     for (int v = 0; v < row.n; v += MLFF_VLEN) {
       const int p = row.position + v, k = row.k_first + v;
-      const vmask own = lane < (real) (row.n - v);
-      const vreal along = vselect(own, vload(w->along + p), vset(0));
-      const vreal along_cos = vselect(own, vload(w->along_cos + p), vset(0));
-      fx += along * vload(w->ux + k);
-      fy += along * vload(w->uy + k);
-      fz += along * vload(w->uz + k);
-      turn += along_cos;
-      push += vselect(own, vload(w->push_j + p), vset(0));
-      vstore(w->fx + k, vload(w->fx + k) + along * w->ux[j]);
-      vstore(w->fy + k, vload(w->fy + k) + along * w->uy[j]);
-      vstore(w->fz + k, vload(w->fz + k) + along * w->uz[j]);
-      vstore(w->turn + k, vload(w->turn + k) + along_cos);
-      vstore(w->push + k, vload(w->push + k) + vselect(own, vload(w->push_k + p), vset(0)));
+      const vmask inside = lane < (real) (row.n - v);
+      const vreal dE_dcos = vselect(inside, vload(w->dE_dcos + p), vset(0));
+      const vreal cos_dE_dcos = vselect(inside, vload(w->cos_dE_dcos + p), vset(0));
+      fx += dE_dcos * vload(w->ux + k);
+      fy += dE_dcos * vload(w->uy + k);
+      fz += dE_dcos * vload(w->uz + k);
+      sum_cos += cos_dE_dcos;
+      sum_dE_dr += vselect(inside, vload(w->dE_dr_j + p), vset(0));
+      vstore(w->fx + k, vload(w->fx + k) + dE_dcos * w->ux[j]);
+      vstore(w->fy + k, vload(w->fy + k) + dE_dcos * w->uy[j]);
+      vstore(w->fz + k, vload(w->fz + k) + dE_dcos * w->uz[j]);
+      vstore(w->near_cos_dE_dcos + k, vload(w->near_cos_dE_dcos + k) + cos_dE_dcos);
+      vstore(w->near_dE_dr + k, vload(w->near_dE_dr + k) + vselect(inside, vload(w->dE_dr_k + p), vset(0)));
     }
     w->fx[j] += vsum(fx);
     w->fy[j] += vsum(fy);
     w->fz[j] += vsum(fz);
-    w->turn[j] += vsum(turn);
-    w->push[j] += vsum(push);
+    w->near_cos_dE_dcos[j] += vsum(sum_cos);
+    w->near_dE_dr[j] += vsum(sum_dE_dr);
   }
 }
 
@@ -418,7 +429,7 @@ static void flush(work *w, real *columns, int backward)
   w->n = w->n_segments = 0;
 }
 
-/* All triples of the centre, one pair of species after another. */
+/* All triples of the center, one pair of species after another. */
 static void for_all_triples(work *w, real *row, int backward)
 {
   const mlff_aev_constants *c = &w->aev->constants;
@@ -460,17 +471,17 @@ mlff_status MLFF_CPU(aev_forward_cpu)(mlff_backend *backend, mlff_aev *aev, cons
   return MLFF_OK;
 }
 
-/* dE/dD_e = pull u;  for near neighbours also  push u + (f - turn u) / r */
+/* dE/dD_e = dE/dr u;  for near neighbors also  + sum dE/dr u + (f - sum K cos u) / r */
 static void store_gradients(const work *w, real (*grad)[4])
 {
   for (int k = 0; k < w->n_edges; k++) {
-    const real *v = w->vec[k], pull = w->pull[k] / v[3];
-    for (int x = 0; x < 3; x++) grad[k][x] = pull * v[x];
+    const real *v = w->vec[k], dE_dr = w->dE_dr[k] / v[3];
+    for (int x = 0; x < 3; x++) grad[k][x] = dE_dr * v[x];
     grad[k][3] = 0;
   }
   for (int q = 0; q < w->n_near; q++) {
     real *g = grad[w->near_edge[q]];
-    const real inverse = (real) 1 / w->near_r[q], radial = w->push[q] - w->turn[q] * inverse;
+    const real inverse = (real) 1 / w->near_r[q], radial = w->near_dE_dr[q] - w->near_cos_dE_dcos[q] * inverse;
     g[0] += radial * w->ux[q] + w->fx[q] * inverse;
     g[1] += radial * w->uy[q] + w->fy[q] * inverse;
     g[2] += radial * w->uz[q] + w->fz[q] * inverse;
@@ -488,7 +499,7 @@ mlff_status MLFF_CPU(aev_backward_cpu)(mlff_backend *backend, mlff_aev *aev, con
     load_center(&w, args->edges, args->centers[k]);
     load_near(&w);
     radial_backward(&w, row);
-    real *const sums[] = {w.fx, w.fy, w.fz, w.turn, w.push};
+    real *const sums[] = {w.fx, w.fy, w.fz, w.near_cos_dE_dcos, w.near_dE_dr};
     for (int s = 0; s < N_FORCE; s++) memset(sums[s], 0, (size_t) (w.n_near + MLFF_VLEN) * sizeof(real));
     for_all_triples(&w, row, 1);
     store_gradients(&w, (real(*)[4]) args->grad + row_start[args->centers[k]]);

@@ -17,7 +17,7 @@ typedef struct amx_tiles {
 } amx_tiles;
 
 /* Makes the compiler finish its writes to memory: the intrinsics of GCC 12 do not say what they read. */
-#define AMX_READS(from) __asm__ volatile("" : : "r"(from) : "memory")
+#define AMX_READS(rows) __asm__ volatile("" : : "r"(rows) : "memory")
 
 /* All tiles of this thread whole, and zero; before and after products. */
 MLFF_INLINE void amx_begin(void)
@@ -40,13 +40,13 @@ MLFF_INLINE void amx_end(void)
   _tile_release();
 }
 
-#define AMX_LOAD(tiles, t, from, bytes_apart) \
+#define AMX_LOAD(tiles, t, rows, bytes_apart) \
   do {                                        \
     (void) (tiles);                           \
-    AMX_READS(from);                          \
-    _tile_loadd(t, from, bytes_apart);        \
+    AMX_READS(rows);                          \
+    _tile_loadd(t, rows, bytes_apart);        \
   } while (0)
-#define AMX_STORE(tiles, t, to, bytes_apart) _tile_stored(t, to, bytes_apart)
+#define AMX_STORE(tiles, t, rows, bytes_apart) _tile_stored(t, rows, bytes_apart)
 #define AMX_PRODUCT(tiles, c, a, b) _tile_dpbf16ps(c, a, b)
 
 #else
@@ -59,14 +59,14 @@ MLFF_INLINE void amx_begin(void) {}
 
 MLFF_INLINE void amx_end(void) {}
 
-MLFF_INLINE void amx_load(amx_tiles *tiles, int t, const void *from, size_t bytes_apart)
+MLFF_INLINE void amx_load(amx_tiles *tiles, int t, const void *rows, size_t bytes_apart)
 {
-  for (size_t r = 0; r < AMX_ROWS; r++) memcpy(tiles->bits[t][r], (const char *) from + r * bytes_apart, 64);
+  for (size_t r = 0; r < AMX_ROWS; r++) memcpy(tiles->bits[t][r], (const char *) rows + r * bytes_apart, 64);
 }
 
-MLFF_INLINE void amx_store(const amx_tiles *tiles, int t, void *to, size_t bytes_apart)
+MLFF_INLINE void amx_store(const amx_tiles *tiles, int t, void *rows, size_t bytes_apart)
 {
-  for (size_t r = 0; r < AMX_ROWS; r++) memcpy((char *) to + r * bytes_apart, tiles->bits[t][r], 64);
+  for (size_t r = 0; r < AMX_ROWS; r++) memcpy((char *) rows + r * bytes_apart, tiles->bits[t][r], 64);
 }
 
 /* c[m][n] += sum over even k + sum over odd k of a[m][k] b[k][n], where row k / 2 of b has the pairs of k and k + 1. */
@@ -89,8 +89,8 @@ static void amx_product(amx_tiles *tiles, int c, int a, int b)
   }
 }
 
-#define AMX_LOAD(tiles, t, from, bytes_apart) amx_load(tiles, t, from, bytes_apart)
-#define AMX_STORE(tiles, t, to, bytes_apart) amx_store(tiles, t, to, bytes_apart)
+#define AMX_LOAD(tiles, t, rows, bytes_apart) amx_load(tiles, t, rows, bytes_apart)
+#define AMX_STORE(tiles, t, rows, bytes_apart) amx_store(tiles, t, rows, bytes_apart)
 #define AMX_PRODUCT(tiles, c, a, b) amx_product(tiles, c, a, b)
 
 #endif

@@ -115,8 +115,8 @@ static void round_row(const mlff_linear *linear, const float *x, unit *out)
   for (int k = 0; k < 2 * n_pairs; k += 2 * MLFF_VLEN) {
     vreal v[2];
     for (int half = 0; half < 2; half++) {
-      const int at = k + half * MLFF_VLEN, left = n_in - at;
-      v[half] = left >= MLFF_VLEN ? vload(x + at) : vload_part(x + at, left > 0 ? left : 0);
+      const int column = k + half * MLFF_VLEN, left = n_in - column;
+      v[half] = left >= MLFF_VLEN ? vload(x + column) : vload_part(x + column, left > 0 ? left : 0);
     }
     store_pairs(out + k / 2, v[0], v[1]);
     if (parts_of(linear) == 2) store_pairs(out + n_pairs + k / 2, without_high(v[0]), without_high(v[1]));

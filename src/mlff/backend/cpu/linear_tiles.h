@@ -19,8 +19,8 @@ MLFF_INLINE void put_sums(const int mr, const int nv, vreal sums[TILE_ROWS][TILE
   for (int r = 0; r < mr; r++)
 #pragma GCC unroll 4
     for (int v = 0; v < nv; v++) {
-      real *to = tile + r * ld + v * MLFF_VLEN;
-      vstore(to, accumulate ? vload(to) + sums[r][v] : sums[r][v]);
+      real *out = tile + r * ld + v * MLFF_VLEN;
+      vstore(out, accumulate ? vload(out) + sums[r][v] : sums[r][v]);
       sums[r][v] = vset(0);
     }
 }

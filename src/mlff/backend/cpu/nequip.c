@@ -54,9 +54,9 @@ void MLFF_CPU(nequip_first_cpu)(mlff_backend *backend, const mlff_nequip_first_a
       mlff_nequip_harmonics(edge_line(&a->radial, e) + LINE_UNIT, harmonic);
       for (int l = 0; l < a->out.n_orders; wl += a->out.n[l++]) {
         for (int m = 0; m < 2 * l + 1; m++) {
-          real *to = z + a->out.at[l] + m * a->out.n[l];
+          real *out_row = z + a->out.offset[l] + m * a->out.n[l];
           const vreal y = vset(harmonic[l * l + m]);
-          for (int o = 0; o < a->out.n[l]; o += MLFF_VLEN) vstore(to + o, vload(to + o) + y * vload(wl + o));
+          for (int o = 0; o < a->out.n[l]; o += MLFF_VLEN) vstore(out_row + o, vload(out_row + o) + y * vload(wl + o));
         }
       }
     }
@@ -78,7 +78,7 @@ MLFF_INLINE vreal first_edge(const mlff_nequip_first_args *a, const real *g, con
       const vreal wo = vload(w + column + o);
       vreal gw = vset(0);
       for (int m = 0; m < 2 * l + 1; m++) {
-        const vreal gm = vload(g + a->out.at[l] + m * a->out.n[l] + o);
+        const vreal gm = vload(g + a->out.offset[l] + m * a->out.n[l] + o);
         gw += y[m] * gm;
         sum[m] += wo * gm;
       }
@@ -125,7 +125,7 @@ static double norm_square(const mlff_nequip_row *row, const real *z, double epsi
   for (int l = 0; l < row->n_orders; l++) {
     vreal sum = vset(0);
     for (int c = 0; c < (2 * l + 1) * row->n[l]; c += MLFF_VLEN) {
-      const vreal v = vload(z + row->at[l] + c);
+      const vreal v = vload(z + row->offset[l] + c);
       sum += v * v;
     }
     s += (double) (vsum(sum) * norm_share(row, l));
@@ -154,7 +154,7 @@ static void gate_row(const mlff_nequip_gate_args *a, const real *z, real scale, 
       const vreal q = vload(z + gates + c) * channel_scale(a, gates + c, scale);
       const vreal gate = gain * mlff_silu(q, vsigmoid(q), &slope) * channel_scale(a, channel + c, scale);
       for (int m = 0; m < 2 * l + 1; m++)
-        vstore(x + out->at[l] + m * out->n[l] + c, gate * vload(z + in->at[l] + m * in->n[l] + c));
+        vstore(x + out->offset[l] + m * out->n[l] + c, gate * vload(z + in->offset[l] + m * in->n[l] + c));
     }
   }
 }
@@ -184,11 +184,11 @@ static double gate_row_backward(const mlff_nequip_gate_args *a, const real *z, r
       vreal slope, sum = vset(0);
       const vreal gate = gain * x_scale * mlff_silu(q, vsigmoid(q), &slope);
       for (int m = 0; m < 2 * l + 1; m++) {
-        const int at = in->at[l] + m * in->n[l] + c;
-        const vreal gm = vload(g + out->at[l] + m * out->n[l] + c), zm = vload(z + at);
+        const int column = in->offset[l] + m * in->n[l] + c;
+        const vreal gm = vload(g + out->offset[l] + m * out->n[l] + c), zm = vload(z + column);
         sum += gm * zm;
         dot += gm * gate * zm;
-        vstore(v + at, gm * gate);
+        vstore(v + column, gm * gate);
       }
       const vreal v_gate = gain * x_scale * sum * slope * gate_scale;
       dot += v_gate * z_gate;
@@ -219,8 +219,8 @@ void MLFF_CPU(nequip_gate_backward_cpu)(mlff_backend *backend, const mlff_nequip
     for (int l = 0; l < a->in.n_orders; l++) {
       const real share = a->weight ? (real) (dot * (double) (scale * scale * norm_share(&a->in, l))) : 0;
       for (int c = 0; c < (2 * l + 1) * a->in.n[l]; c += MLFF_VLEN) {
-        const int at = a->in.at[l] + c;
-        vstore(grad + at, vload(v + at) - share * vload(z + at));
+        const int column = a->in.offset[l] + c;
+        vstore(grad + column, vload(v + column) - share * vload(z + column));
       }
     }
   }

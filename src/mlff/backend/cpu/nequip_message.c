@@ -67,12 +67,12 @@ MLFF_INLINE void edge_begin(const mlff_nequip_message_args *a, int64_t e, int q,
 MLFF_INLINE void path_forward(const int n1, const int n3, const int identity, const mlff_nequip_message_args *a,
                               const mlff_nequip_path *p, const edge_work *work, int n, real *sums)
 {
-  const int64_t ld1 = a->in.n[p->l1], ld3 = a->out.n[p->l3], in = a->in.at[p->l1];
+  const int64_t ld1 = a->in.n[p->l1], ld3 = a->out.n[p->l3], in = a->in.offset[p->l1];
   for (int c = 0; c < p->n; c += MLFF_VLEN) {
-    real *to = sums + p->out + c;
+    real *out = sums + p->out + c;
     vreal sum[7];
 #pragma GCC unroll 7
-    for (int k = 0; k < n3; k++) sum[k] = vload(to + k * ld3);
+    for (int k = 0; k < n3; k++) sum[k] = vload(out + k * ld3);
     for (int q = 0; q < n; q++) {
       const real *y = work->y[q] + in + c, *coupling = work->k[q] + p->coupling;
       const vreal w = vload(work->w[q] + p->column + c);
@@ -88,7 +88,7 @@ MLFF_INLINE void path_forward(const int n1, const int n3, const int identity, co
       }
     }
 #pragma GCC unroll 7
-    for (int k = 0; k < n3; k++) vstore(to + k * ld3, sum[k]);
+    for (int k = 0; k < n3; k++) vstore(out + k * ld3, sum[k]);
   }
 }
 
@@ -140,7 +140,7 @@ MLFF_INLINE vreal path_backward(const int l1, const int l2, const int l3, const 
                                 const real *g, real *grad, vreal *gy)
 {
   const int n1 = 2 * l1 + 1, n3 = 2 * l3 + 1;
-  const int64_t ld1 = a->in.n[l1], ld3 = a->out.n[l3], in = a->in.at[l1];
+  const int64_t ld1 = a->in.n[l1], ld3 = a->out.n[l3], in = a->in.offset[l1];
   const real *w = work->w[0] + p->column, *dw = work->dw + p->column, *coupling = work->k[0] + p->coupling;
   vreal gr = vset(0), sum[7];
   if (l2 > 0) {
@@ -150,24 +150,24 @@ MLFF_INLINE vreal path_backward(const int l1, const int l2, const int l3, const 
 #pragma GCC unroll 7
   for (int i = 0; i < n1; i++) {
     const real *y = work->y[0] + in + i * ld1;
-    real *to = grad + in + i * ld1;
+    real *grad_in = grad + in + i * ld1;
     vreal gk[7];
 #pragma GCC unroll 7
     for (int k = 0; k < n3; k++) gk[k] = vset(0);
     for (int c = 0; c < p->n; c += MLFF_VLEN) {
-      const real *from = g + p->out + c;
+      const real *grad_out = g + p->out + c;
       const vreal yi = vload(y + c), wi = vload(w + c), wy = wi * yi;
-      vreal back = l2 == 0 ? vload(from + i * ld3) : vset(0);
+      vreal back = l2 == 0 ? vload(grad_out + i * ld3) : vset(0);
       if (l2 > 0) {
 #pragma GCC unroll 7
         for (int k = 0; k < n3; k++) {
-          const vreal gc = vload(from + k * ld3);
+          const vreal gc = vload(grad_out + k * ld3);
           back += coupling[i * n3 + k] * gc;
           gk[k] += wy * gc;
         }
       }
       gr += back * yi * vload(dw + c);
-      vstore(to + c, vload(to + c) + wi * back);
+      vstore(grad_in + c, vload(grad_in + c) + wi * back);
     }
     if (l2 == 0) continue;
 #pragma GCC unroll 42
