@@ -1,4 +1,4 @@
-/* against.c: an evaluation held against the same one in double precision on the CPU, for mlff time --against cpu. */
+/* against.c: comparison with the same evaluation in double precision on the CPU (mlff time --against cpu). */
 #include "cli.h"
 
 #include <math.h>
@@ -18,9 +18,8 @@ mlff_status cli_against_begin(mlff_model *reference, const mlff_graph *graph, cl
   return status;
 }
 
-/* Those of energies (eV/atom), forces (eV/A) and of the ratio of root mean squares. fp64 and fp32 as the self-tests of
- * the shipped models. Mixed: on a GPU two halves (fp16), which are nearly a float; on a CPU bf16, with what
- * self-tests allow. */
+/* Tolerances of energies (eV/atom), forces (eV/A) and of the ratio of RMS. fp64 and fp32 as in the self-tests of the
+ * shipped models. Mixed: on a GPU pairs of fp16, close to fp32; on a CPU bf16, as in the self-tests. */
 static void choose_bounds(const mlff_info *info, double largest_force, double bounds[3])
 {
   const int is_double = !strcmp(info->precision, "fp64"), is_mixed = !strcmp(info->precision, "mixed");
@@ -54,8 +53,8 @@ int cli_against_end(cli_against *a, const mlff_info *info, const mlff_result *re
   if (a->energy_difference <= bounds[0] && a->force_difference <= bounds[1] && a->force_rms_ratio <= bounds[2])
     return CLI_OK;
   return cli_error(CLI_FAILED, NULL,
-                   "%s on %s (%s) is too far from fp64 on the CPU: energy by %.3g eV/atom (allowed %.3g), forces by "
-                   "%.3g eV/A (allowed %.3g), root mean square %.3g of that of the forces (allowed %.3g)",
+                   "%s on %s (%s) is too far from fp64 on the CPU: energy by %.3g eV/atom (tolerance %.3g), forces by "
+                   "%.3g eV/A (tolerance %.3g), RMS %.3g of that of the forces (tolerance %.3g)",
                    info->precision, info->device, info->kernels, a->energy_difference, bounds[0], a->force_difference,
                    bounds[1], a->force_rms_ratio, bounds[2]);
 }

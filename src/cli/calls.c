@@ -1,4 +1,4 @@
-/* calls.c: repeated evaluations of one structure, recorded by the profiler library; for mlff time and mlff soak. */
+/* calls.c: repeated evaluations of one structure, recorded with the profiler library (mlff time, mlff soak). */
 #define _DEFAULT_SOURCE
 
 #include "cli.h"
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Opens the model for just the elements of the frame, as a simulation does. */
+/* Opens the model for the elements of the frame only, as a simulation does. */
 static mlff_status open_for(const cli_options *o, mlff_options open, const cli_frame *frame, mlff_model **model,
                             mlff_error *error)
 {
@@ -45,21 +45,21 @@ static mlffprof_status add_context(mlffprof_recorder *r, const cli_options *o, c
   return status ? status : mlffprof_recorder_context_number(r, "skin", o->skin, error);
 }
 
-/* What one timed call needs. */
+/* State of the timed calls. */
 typedef struct bench {
   const cli_options *o;
   cli_calls *calls;
   mlffprof_recorder *recorder;
   mlffprof_trace *trace;
   int n_warm, memory_every;
-  mlffprof_component parts[MLFF_N_SPANS]; /* with --trace: those of the engine, without the whole */
+  mlffprof_component parts[MLFF_N_SPANS]; /* with --trace: spans of the engine except "evaluate" */
   double before[MLFF_N_SPANS], seconds[MLFF_N_SPANS];
   int n_parts;
 } bench;
 
 enum { N_STAMPS = 65536 };
 
-/* The engine's parts become components; evaluations run timed from here on. */
+/* Starts the engine's spans, which become components. */
 static mlff_status start_spans(bench *b, mlff_error *error)
 {
   const mlff_status status = mlff_spans_start(b->calls->model, N_STAMPS, error);
@@ -76,7 +76,7 @@ static mlff_status start_spans(bench *b, mlff_error *error)
   return status;
 }
 
-/* Times of the parts in the last call; parts that this model has not had are not measured. */
+/* Times of the parts in the last call; NaN for parts that the model does not have. */
 static const double *take_parts(bench *b)
 {
   const mlff_span *spans = mlff_spans_read(b->calls->model);
@@ -188,7 +188,7 @@ static int record(bench *b)
   return code;
 }
 
-/* The evaluation in double precision, before the model is warmed up, so that its device does not idle in between. */
+/* Runs before the warm-up of the model, so that the device does not idle between warm-up and timing. */
 static mlff_status evaluate_reference(bench *b, mlff_error *error)
 {
   const mlff_options open = {.device = "cpu", .precision = "fp64", .members = b->o->open.members};

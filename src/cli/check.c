@@ -1,4 +1,4 @@
-/* check.c: mlff check: what this computer, its GPUs and this build can do. */
+/* check.c: mlff check prints what this computer, its GPUs and this build support. */
 #define _GNU_SOURCE
 
 #include "cli.h"
@@ -22,7 +22,7 @@ typedef struct check {
   int n_devices, n_usable;
   mlff_roof roofs[MAX_ROOFS]; /* of the kernel paths */
   int n_roofs;
-  int gpu_aware; /* of MPI: 1, 0, -1 not known */
+  int gpu_aware; /* MPI: 1, 0, -1 = unknown */
   const char *gpu_aware_from;
 } check;
 
@@ -34,7 +34,7 @@ static int is_set(const char *name)
   return value && *value && strcmp(value, "0");
 }
 
-/* 1 or 0 as Open MPI's ompi_info says, -1 when there is none. */
+/* 1 or 0 by Open MPI's ompi_info; -1 if it is not installed. */
 static int ask_ompi_info(void)
 {
   char line[512];
@@ -46,11 +46,11 @@ static int ask_ompi_info(void)
   return answer;
 }
 
-/* This program has no MPI of its own, so it asks what is around it. */
+/* This program is not linked with MPI: read the environment and ompi_info. */
 static void check_mpi(check *c)
 {
   c->gpu_aware = -1;
-  c->gpu_aware_from = "neither MPICH_GPU_SUPPORT_ENABLED nor ompi_info says";
+  c->gpu_aware_from = "neither MPICH_GPU_SUPPORT_ENABLED nor ompi_info found";
   if (is_set("MPICH_GPU_SUPPORT_ENABLED")) {
     c->gpu_aware = 1;
     c->gpu_aware_from = "MPICH_GPU_SUPPORT_ENABLED is set";
@@ -81,12 +81,12 @@ static void print_device(const mlff_device *d)
   if (isfinite(d->copy_gbs))
     printf("  copies     %.1f GB/s up, %.1f GB/s down, %.0f GB/s on the device\n", d->up_gbs, d->down_gbs, d->copy_gbs);
   if (isfinite(d->node_us))
-    printf("  launches   %.2f us a kernel, %.2f us with waiting for it, %.2f us in a graph\n", d->launch_us,
+    printf("  launches   %.2f us a kernel, %.2f us with synchronisation, %.2f us in a graph\n", d->launch_us,
            d->round_trip_us, d->node_us);
   printf("  usable     %s%s\n", d->can_run ? "yes" : "no: ", d->can_run ? "" : d->why);
 }
 
-/* Of each kernel path of this processor, in single and double precision. */
+/* Rooflines of each kernel path of this processor, in single and double precision. */
 static int measure_roofs(check *c)
 {
   char paths[sizeof c->platform.kernels], *rest = NULL;
@@ -106,10 +106,10 @@ static void print_text(const check *c)
   printf("cpu        %ld processors, kernels %s\n", sysconf(_SC_NPROCESSORS_ONLN), p->kernels);
   printf("  mixed    %s\n", p->mixed);
   for (int k = 0; k < c->n_roofs; k++)
-    printf("  a core   %s, %s: %.1f GFLOP/s of multiply-adds, %.1f GB/s from its cache, %.1f GB/s from memory\n",
+    printf("  core     %s, %s: %.1f GFLOP/s of multiply-adds, %.1f GB/s from its cache, %.1f GB/s from memory\n",
            c->roofs[k].kernels, c->roofs[k].precision, c->roofs[k].gflops, c->roofs[k].cache_gbs,
            c->roofs[k].memory_gbs);
-  printf("memory     huge pages %s\n", !*p->huge_pages ? "not known"
+  printf("memory     huge pages %s\n", !*p->huge_pages ? "unknown"
                                        : strcmp(p->huge_pages, "never")
                                            ? p->huge_pages
                                            : "never: large boxes are slower on the CPU (docs/performance.md)");
@@ -119,15 +119,15 @@ static void print_text(const check *c)
     print_version("runtime", p->runtime);
   }
   for (int k = 0; k < c->n_devices; k++) print_device(&c->devices[k]);
-  printf("mpi        GPU-aware: %s (%s); without it features of other ranks travel through host memory\n",
-         c->gpu_aware < 0 ? "not known"
+  printf("mpi        GPU-aware: %s (%s); otherwise features of other ranks are copied through host memory\n",
+         c->gpu_aware < 0 ? "unknown"
          : c->gpu_aware   ? "yes"
                           : "no",
          c->gpu_aware_from);
   if (c->n_usable)
-    printf("verdict    %d of %d GPUs can be used\n", c->n_usable, c->n_devices);
+    printf("verdict    %d of %d GPUs are usable\n", c->n_usable, c->n_devices);
   else
-    printf("verdict    no GPU can be used: %s. The CPU can.\n", c->n_devices ? c->devices[0].why : p->why);
+    printf("verdict    no usable GPU: %s. The CPU is usable.\n", c->n_devices ? c->devices[0].why : p->why);
 }
 
 /* ---- JSON -------------------------------------------------------------------------------------------------------- */
@@ -225,5 +225,5 @@ int cli_check(const cli_options *options)
   if (options->measures_roof && measure_roofs(&c)) return CLI_FAILED;
   print_text(&c);
   if (options->file && save_json(&c, options->file)) return CLI_FAILED;
-  return options->wants_gpu && !c.n_usable ? CLI_NO_GPU : CLI_OK;
+  return options->needs_gpu && !c.n_usable ? CLI_NO_GPU : CLI_OK;
 }

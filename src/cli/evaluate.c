@@ -1,4 +1,4 @@
-/* evaluate.c: mlff evaluate. */
+/* evaluate.c: mlff evaluate prints energy, forces and virial of structures. */
 #include "cli.h"
 
 #include <math.h>
@@ -90,7 +90,7 @@ static mlff_status print_text(const mlff_info *info, const cli_frame *frame, con
   if (info->n_members > 1) {
     double most = 0;
     for (int32_t i = 0; i < frame->n_atoms; i++) most = fmax(most, a->spread[i]);
-    printf("  spread   %.6f eV at the least certain atom, over %d members\n", most, info->n_members);
+    printf("  spread   %.6f eV at the atom with the largest, over %d members\n", most, info->n_members);
   }
   const mlff_status status = cli_print_outside(info, cli_list_graph(a->list), r, 0, error);
   if (!with_forces) return status;

@@ -1,9 +1,9 @@
-/* explain.c: mlff explain: why a step takes as long as it does. */
+/* explain.c: mlff explain prints where the time of a step goes. */
 #include "cli.h"
 
 #include <string.h>
 
-/* What a core does with the kernels and precision of the report, if that was made on this processor. 0: not known. */
+/* Measures the roofline for the kernels and precision of the report, if it is from this processor. Returns 0 if not. */
 static int measure_here(const mlffprof_report *p, mlffprof_roof *roof, mlff_error *error)
 {
   mlff_roof roof_here;

@@ -1,4 +1,4 @@
-/* find.c: models by their names, and the word that was meant. */
+/* find.c: models by name, and the nearest known word. */
 #define _POSIX_C_SOURCE 200809L
 
 #include "cli.h"
@@ -14,7 +14,7 @@ enum { LONGEST_WORD = 31 };
 
 /* ---- words ------------------------------------------------------------------------------------------------------- */
 
-/* Letters to put in, to take out, to change, or neighbours to swap, at least (optimal string alignment). */
+/* Smallest number of inserted, deleted, changed or swapped letters (optimal string alignment). */
 static int distance(const char *a, const char *b)
 {
   int d[LONGEST_WORD + 1][LONGEST_WORD + 1];
@@ -35,7 +35,7 @@ static int distance(const char *a, const char *b)
 const char *cli_nearest(const char *word, const char *const *known, int n_known)
 {
   const char *best = NULL;
-  int least = strlen(word) > 4 ? 3 : 2; /* farther ones were not meant */
+  int least = strlen(word) > 4 ? 3 : 2; /* farther words are no typing error */
   if (strlen(word) > LONGEST_WORD) return NULL;
   for (int k = 0; k < n_known; k++) {
     if (strlen(known[k]) > LONGEST_WORD) continue;
@@ -49,13 +49,13 @@ const char *cli_nearest(const char *word, const char *const *known, int n_known)
 
 /* ---- models ------------------------------------------------------------------------------------------------------ */
 
-/* Where models lie, the first place first: `.`, those of $MLFF_MODELS, those of this project. */
+/* Folders of models in search order: `.`, those of $MLFF_MODELS, those of this project. */
 typedef struct places {
   char **folders;
   int n;
 } places;
 
-/* A place that is there already is not taken again; nor is one that there is no memory for. */
+/* Adds a folder, unless it is there already or memory is short. */
 static void add_place(places *p, const char *folder, size_t length)
 {
   for (int k = 0; k < p->n; k++)
@@ -66,7 +66,7 @@ static void add_place(places *p, const char *folder, size_t length)
   if (copy) p->folders[p->n++] = copy;
 }
 
-/* Where pip has installed the models: beside the folder of this program is one of Python's packages. */
+/* Models installed by pip: in a package folder next to the folder of this program. */
 static void add_installed(places *p)
 {
   char program[CLI_PATH + 64] = "", pattern[2 * CLI_PATH + 128];
@@ -109,7 +109,7 @@ static void forget_places(places *p)
   free(p->folders);
 }
 
-/* The first place that has a model of this name, and the model's path; -1: none has. */
+/* First folder with a model of this name, and the path of the model; -1 if there is none. */
 static int find_place(const places *p, const char *name, char path[CLI_PATH])
 {
   for (int k = 0; k < p->n; k++)
@@ -117,7 +117,7 @@ static int find_place(const places *p, const char *name, char path[CLI_PATH])
   return -1;
 }
 
-/* Calls visit for each model of the places, each name once: the first is the one that the name stands for. */
+/* Calls visit for each model, each name once: the first in search order. */
 static void each_model(const places *p, void (*visit)(const char *name, const char *path, void *user), void *user)
 {
   static const char ending[] = ".safetensors";
@@ -187,7 +187,7 @@ static void print_name(const char *name, const char *path, void *user)
 void cli_print_models(int only_names)
 {
   places p = find_places();
-  if (!only_names) printf("%-28s %-8s %-20s %s\n", "model", "network", "elements", "file");
+  if (!only_names) printf("%-28s %-8s %-20s %s\n", "model", "architecture", "elements", "file");
   each_model(&p, only_names ? print_name : print_model, NULL);
   forget_places(&p);
 }
@@ -196,7 +196,9 @@ int cli_find_model(const char *command, const char *name, char path[CLI_PATH])
 {
   struct stat file;
   names list = {.n = 0};
-  if (strlen(name) >= CLI_PATH) return cli_error(CLI_FAILED, command, "the name of the model is too long");
+  if (strlen(name) >= CLI_PATH)
+    return cli_error(CLI_FAILED, command, "model name of %zu characters is too long: at most %d are allowed",
+                     strlen(name), CLI_PATH - 1);
   strcpy(path, name);
   if (strchr(name, '/') || strstr(name, ".yaml") || (!stat(name, &file) && !S_ISDIR(file.st_mode))) return CLI_OK;
   places p = find_places();
@@ -204,7 +206,8 @@ int cli_find_model(const char *command, const char *name, char path[CLI_PATH])
   if (!found) each_model(&p, add_name, &list);
   forget_places(&p);
   if (found) return CLI_OK;
-  const char *meant = cli_nearest(name, list.known, list.n);
-  return cli_error(CLI_FAILED, command, "there is no model '%s'; here, in MLFF_MODELS and of mlff there are:%s%s%s%s",
-                   name, list.n ? list.text : " none", meant ? "; is it '" : "", meant ? meant : "", meant ? "'?" : "");
+  const char *nearest = cli_nearest(name, list.known, list.n);
+  return cli_error(CLI_FAILED, command, "there is no model '%s'; known models (here, in MLFF_MODELS, of mlff):%s%s%s%s",
+                   name, list.n ? list.text : " none", nearest ? "; did you mean '" : "", nearest ? nearest : "",
+                   nearest ? "'?" : "");
 }

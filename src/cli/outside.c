@@ -1,4 +1,4 @@
-/* outside.c: what of a structure is outside of the training of its model. */
+/* outside.c: checks a structure against the training domain. */
 #include "cli.h"
 
 #include "mlff/mlff_watch.h"

@@ -1,4 +1,4 @@
-/* python.c: commands that live in the Python package mlff_tools. */
+/* python.c: commands of the Python package mlff_tools. */
 #define _POSIX_C_SOURCE 200809L
 
 #include "cli.h"
@@ -16,11 +16,11 @@ static const char program[] =
     "sys.path[:] = [place for place in sys.path if place]\n"
     "import importlib.util, runpy\n"
     "if not importlib.util.find_spec('mlff_tools'):\n"
-    "    sys.exit(f'mlff: {sys.executable} has no package mlff_tools, which mlff {sys.argv[1]} needs: install it with pip '\n"
-    "             'install . in the source directory of mlff, or add its folder python to PYTHONPATH')\n"
+    "    sys.exit(f'mlff {sys.argv[1]}: {sys.executable} has no package mlff_tools; run pip install . in the source '\n"
+    "             'directory of mlff, or add its folder python to PYTHONPATH')\n"
     "runpy.run_module('mlff_tools', run_name='__main__', alter_sys=True)\n";
 
-/* The Python of the directory that this program lies in, as in an environment made by pip. 0 when there is none. */
+/* Python in the folder of this program, as in a virtual environment. Returns 0 if there is none. */
 static int python_beside(char *path, size_t size)
 {
   const ssize_t n = readlink("/proc/self/exe", path, size - 1);
@@ -31,7 +31,7 @@ static int python_beside(char *path, size_t size)
   return slash && snprintf(slash + 1, room, "python3") < (int) room && !access(path, X_OK);
 }
 
-/* For a build in the source tree, whose package is not installed. */
+/* Adds the package of the source tree, for a build that is not installed. */
 static void add_source_path(void)
 {
 #ifdef MLFF_SOURCE_PYTHON
@@ -44,7 +44,7 @@ static void add_source_path(void)
 #endif
 }
 
-/* The Python that the build was made for, where there is one. */
+/* The Python of the build, if there is one. */
 static const char *python_of_build(void)
 {
 #ifdef MLFF_BUILD_PYTHON
@@ -66,7 +66,7 @@ int cli_python(const char *name, int argc, char **argv)
   for (int k = 0; k < argc; k++) arguments[4 + k] = argv[k];
   add_source_path();
   execvp(arguments[0], arguments);
-  fprintf(stderr, "mlff %s: cannot run %s: %s; it needs Python 3 beside this program or on the PATH\n", name,
+  fprintf(stderr, "mlff %s: cannot run %s: %s; install Python 3 next to this program or on the PATH\n", name,
           arguments[0], strerror(errno));
   free(arguments);
   return CLI_FAILED;

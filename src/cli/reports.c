@@ -12,7 +12,7 @@ static int print_reports(const cli_options *o, mlffprof_report *const *reports, 
   return status ? cli_fail_report(&error) : CLI_OK;
 }
 
-/* Prints the files of `mlff scaling`; the others are left in `rest`. */
+/* Prints the files of `mlff scaling` and returns the others in `rest`. */
 static int show_scaling(const cli_options *o, cli_options *rest)
 {
   for (int k = 0; k < o->n_arguments; k++) {
@@ -25,7 +25,7 @@ static int show_scaling(const cli_options *o, cli_options *rest)
   return CLI_OK;
 }
 
-/* Reads all reports, with the targets of --targets instead of those in the files. */
+/* Reads all reports; --targets replaces the targets in the files. */
 static int read_reports(const cli_options *o, mlffprof_report **reports)
 {
   mlffprof_error error = {.code = MLFFPROF_OK};
@@ -85,12 +85,13 @@ int cli_compare(const cli_options *o)
 {
   mlffprof_error error = {.code = MLFFPROF_OK};
   if (!o->gate && o->n_arguments < 2)
-    return cli_error(CLI_USAGE, "compare", "two reports are expected; one is enough with --gate RULES.yaml");
+    return cli_error(CLI_USAGE, "compare", "expected two reports, or one with --gate RULES.yaml; got %d",
+                     o->n_arguments);
   if (o->has_sides && (o->n_before < 1 || o->n_before == o->n_arguments || o->gate))
     return cli_error(CLI_USAGE, "compare",
-                     "--with stands once, between the reports of A and those of B, without --gate");
+                     "--with must occur once, between the reports of A and those of B, and not with --gate");
   if (o->gate && o->n_arguments > 2)
-    return cli_error(CLI_USAGE, "compare", "--gate takes one report or two, and there are %d", o->n_arguments);
+    return cli_error(CLI_USAGE, "compare", "--gate expects one or two reports; got %d", o->n_arguments);
   mlffprof_report **reports = calloc((size_t) o->n_arguments, sizeof *reports);
   if (!reports) return CLI_FAILED;
   int code = read_reports(o, reports);

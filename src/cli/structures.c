@@ -1,5 +1,5 @@
-/* structures.c: files of structures and their neighbour lists. A command takes what it needs and gives it back; in a
- * batch, what was given back is kept for commands to come, the last used within a limit of memory. */
+/* structures.c: cache of structure files and neighbor lists. Entries that no command uses are kept up to a memory
+ * limit (in a batch) and evicted least recently used first. */
 #define _POSIX_C_SOURCE 200809L
 
 #include "cli.h"
@@ -22,9 +22,9 @@ struct cli_list {
   cli_list *next;
 };
 
-/* What is kept; lists belong to files. */
+/* A cached file with its lists. */
 typedef struct kept_file {
-  cli_file file; /* first member: commands have a pointer to it */
+  cli_file file; /* first member: cli_file pointers are cast to kept_file */
   char *path;
   struct stat status;
   size_t bytes;
@@ -66,7 +66,7 @@ static void drop_file(kept_file **link)
   free(file);
 }
 
-/* Drops what has not been used for longest, lists before files, until the rest is within the limit. */
+/* Evicts the least recently used entries, lists before files, down to the limit. */
 static void trim(void)
 {
   while (kept.bytes > kept.limit) {
@@ -82,7 +82,7 @@ static void trim(void)
     else if (file)
       drop_file(file);
     else
-      return; /* all is in use */
+      return; /* everything is in use */
   }
 }
 
@@ -103,7 +103,7 @@ static int is_same(const struct stat *a, const struct stat *b)
          a->st_size == b->st_size && a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
 }
 
-/* The file as it is kept; one that has changed since is dropped. NULL: not kept. */
+/* The cached file, or NULL. Drops an entry whose file has changed. */
 static kept_file *find_file(const char *path, const struct stat *status)
 {
   for (kept_file **f = &kept.files; *f;) {
@@ -123,7 +123,7 @@ static kept_file *find_file(const char *path, const struct stat *status)
 mlff_status cli_file_take(const char *path, cli_file **file, mlff_error *error)
 {
   struct stat status = {.st_size = 0};
-  if (stat(path, &status)) status.st_mode = 0; /* reading it says why */
+  if (stat(path, &status)) status.st_mode = 0; /* cli_read_xyz reports it */
   kept_file *f = find_file(path, &status);
   if (!f) {
     cli_frame *frames = NULL;
@@ -157,7 +157,7 @@ void cli_file_give_back(cli_file *file)
   trim();
 }
 
-/* n systems in the place of one. */
+/* Joins n copies of a system. */
 static mlff_status replicate(const mlff_system *one, int n, mlff_system **all, mlff_error *error)
 {
   const mlff_system **copies = malloc((size_t) n * sizeof *copies);
@@ -185,7 +185,7 @@ static cli_list *find_list(const kept_file *f, int frame, double reach, int n_re
   const size_t bytes = (size_t) structure->n_atoms * sizeof *structure->species;
   for (cli_list *l = f->lists; l; l = l->next)
     if (l->frame == frame && l->reach == reach && l->n_replicas == n_replicas &&
-        !memcmp(mlff_system_graph(l->system)->species, structure->species, bytes)) /* another model has others */
+        !memcmp(mlff_system_graph(l->system)->species, structure->species, bytes)) /* species depend on the model */
       return l;
   return NULL;
 }

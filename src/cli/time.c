@@ -1,4 +1,4 @@
-/* time.c: mlff time and mlff soak: what an evaluation costs, and whether memory grows, without LAMMPS. */
+/* time.c: mlff time measures evaluations, mlff soak their memory growth; without LAMMPS. */
 #include "cli.h"
 
 #include <math.h>
@@ -13,7 +13,7 @@ static void print_number(const char *name, double value)
     printf("null");
 }
 
-/* Microseconds per atom of the median call; NaN without atoms. */
+/* Median call, us/atom; NaN without atoms. */
 static double per_atom(const cli_calls *c)
 {
   return c->n_atoms ? 1e3 * c->report->latency.median / c->n_atoms : NAN;
@@ -62,7 +62,7 @@ static void print_head(const cli_options *o, const cli_calls *c)
 {
   const mlff_info *info = mlff_model_info(c->model);
   const int n_atoms = c->n_atoms;
-  printf("%s (%s) on %s, %s, kernels %s: %d atoms, %.1f neighbours each, skin %g A\n", info->name, info->architecture,
+  printf("%s (%s) on %s, %s, kernels %s: %d atoms, %.1f neighbors each, skin %g A\n", info->name, info->architecture,
          info->device, info->precision, info->kernels, n_atoms, n_atoms ? (double) c->result.n_edges / n_atoms : 0.0,
          o->skin);
 }
@@ -75,17 +75,17 @@ static mlff_status print_text(const cli_options *o, const cli_calls *c, mlff_err
          per_atom(c), s->mean, s->std);
   printf("  min      %.4f ms\n  p95      %.4f ms\n  p99      %.4f ms\n  max      %.4f ms\n", s->min, s->p95, s->p99,
          s->max);
-  printf("  memory   %.2f MB, grown %lld times while timing\n", (double) c->memory.bytes / 1e6,
+  printf("  memory   %.2f MB, %lld buffer growths while timing\n", (double) c->memory.bytes / 1e6,
          (long long) c->n_growths);
   if (o->against)
-    printf("  against  fp64 on the CPU: energy %.2e eV/atom, forces %.2e eV/A, root mean square %.2e of theirs\n",
+    printf("  against  fp64 on the CPU: energy %.2e eV/atom, forces %.2e eV/A, RMS %.2e of that of the forces\n",
            c->against.energy_difference, c->against.force_difference, c->against.force_rms_ratio);
   printf("  warm-up  first call %.2f ms", 1e3 * c->first_seconds);
-  if (c->record_seconds > 0) printf(", recording %.2f ms", 1e3 * c->record_seconds);
+  if (c->record_seconds > 0) printf(", capture %.2f ms", 1e3 * c->record_seconds);
   const mlff_replays r = mlff_model_replays(c->model);
   printf("\n");
   if (r.is_on)
-    printf("  replay   %lld of %lld steps replayed, %lld recorded in %.2f ms; of %lld nodes, %lld of them kernels\n",
+    printf("  replay   %lld of %lld steps replayed, %lld captured in %.2f ms; %lld nodes, %lld of them kernels\n",
            (long long) r.n_replayed, (long long) r.n_steps, (long long) r.n_recorded, 1e3 * r.record_seconds,
            (long long) r.n_nodes, (long long) r.n_kernels);
   else if (strcmp(mlff_model_info(c->model)->device, "cpu"))
@@ -105,7 +105,7 @@ int cli_time(const cli_options *options)
   return code;
 }
 
-/* Passed when memory is stable; what cannot be judged has not passed. */
+/* Passes if memory is stable; an unknown verdict fails. */
 static int print_soak(const cli_options *o, const cli_calls *c)
 {
   mlffprof_error error = {.code = MLFFPROF_OK};
@@ -120,7 +120,7 @@ static int print_soak(const cli_options *o, const cli_calls *c)
   if (m->n)
     printf("  host     %.2f MB after warm-up, %.2f MB at the end, peak %.2f MB\n", m->initial_bytes / 1e6,
            m->final_bytes / 1e6, m->peak_bytes / 1e6);
-  printf("  engine   %.2f MB, grown %lld times after warm-up\n", (double) c->memory.bytes / 1e6,
+  printf("  engine   %.2f MB, %lld buffer growths after warm-up\n", (double) c->memory.bytes / 1e6,
          (long long) c->n_growths);
   printf("  verdict  %s: %s\n", c->n_growths ? "growing" : mlffprof_verdict_name(m->verdict),
          c->n_growths ? "the engine's buffers grew"

@@ -1,4 +1,4 @@
-/* xyz.c: structures of (extended) XYZ files, which mlff_xyz.h reads. */
+/* xyz.c: structures from (extended) XYZ files. */
 #include "../base/utf8.h"
 #include "cli.h"
 #include "mlff/mlff_xyz.h"
@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Bytes of the first characters of a text, at most so many. */
+/* Bytes of the characters that fit into `most` bytes. */
 static int whole_characters(const char *text, int most)
 {
   int n = 0;
@@ -25,7 +25,7 @@ static mlff_status fail(mlff_error *error, mlff_status code, const char *path, c
   return error->code = code;
 }
 
-/* What the commands need of a frame, in memory of its own. Returns 0 when there is none. */
+/* Copies a frame. Returns 0 if memory is short. */
 static int copy_frame(const mlff_xyz_frame *read, int number, cli_frame *frame)
 {
   const size_t n = (size_t) read->n_atoms;
@@ -59,7 +59,7 @@ static mlff_status read_frames(mlff_xyz *file, const char *path, cli_frame **fra
     ++*n_frames;
     if (!copy_frame(read, *n_frames, &grown[*n_frames - 1])) return fail(error, MLFF_E_NOMEM, path, "out of memory");
   }
-  return *n_frames ? MLFF_OK : fail(error, MLFF_E_FORMAT, path, "the file has no structure");
+  return *n_frames ? MLFF_OK : fail(error, MLFF_E_FORMAT, path, "the file contains no structure");
 }
 
 mlff_status cli_read_xyz(const char *path, cli_frame **frames, int *n_frames, mlff_error *error)
@@ -97,8 +97,8 @@ mlff_status cli_frame_species(cli_frame *frame, const mlff_info *info, const cha
     while (s < info->n_elements && strcmp(info->elements[s], frame->elements[i])) s++;
     if (s == info->n_elements) {
       snprintf(error->text, sizeof error->text,
-               "%s, %s: atom %d is '%s', which the model does not know (see mlff info)", path, frame->name, (int) i + 1,
-               frame->elements[i]);
+               "%s, %s: atom %d is '%s', which is not an element of the model (see mlff info)", path, frame->name,
+               (int) i + 1, frame->elements[i]);
       return error->code = MLFF_E_ARG;
     }
     frame->species[i] = s;

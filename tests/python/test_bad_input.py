@@ -214,16 +214,16 @@ report reports -o none/x.html || -o none/x.html: there is no folder
 report reports -o folder || -o folder: is a folder; the name of a file is expected
 """
 PROGRAM = """
-compare water_xs_profile.json | two reports are expected
+compare water_xs_profile.json | expected two reports
 compare water_xs_profile.json none.json | none.json
 compare water_xs_profile.json water.xyz | water.xyz
 compare water_xs_profile.json reports | reports
 compare water_xs_profile.json water_xs_profile.json --gate none.yaml | none.yaml
 compare water_xs_profile.json --gate water.xyz | water.xyz
-compare water_xs_profile.json water_xs_profile.json --with | --with stands once
-compare --with water_xs_profile.json water_xs_profile.json | --with stands once
-compare water_xs_profile.json --with water_xs_profile.json --with water_xs_profile.json | --with stands once
-compare water_xs_profile.json --with water_xs_profile.json --gate bad.in | --with stands once
+compare water_xs_profile.json water_xs_profile.json --with | --with must occur once
+compare --with water_xs_profile.json water_xs_profile.json | --with must occur once
+compare water_xs_profile.json --with water_xs_profile.json --with water_xs_profile.json | --with must occur once
+compare water_xs_profile.json --with water_xs_profile.json --gate bad.in | --with must occur once
 show none.json | none.json
 show empty.yaml | empty.yaml
 show water_xs_profile.json --targets cut.yaml | cut.yaml

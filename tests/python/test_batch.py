@@ -77,18 +77,18 @@ class Batch(unittest.TestCase):
         wrong = [
             ("boil", 2, "unknown command 'boil'"),
             ("info none.yaml", 1, "none.yaml: cannot be opened"),
-            ("time a", 2, "arguments are missing"),
-            ("time a b --calls 0", 2, "--calls cannot be '0'"),
-            ("compare a", 2, "two reports are expected"),
-            (f'evaluate {MODEL} "{self.xyz}', 2, "a double quote is missing"),
+            ("time a", 2, "missing arguments"),
+            ("time a b --calls 0", 2, "invalid value '0' of --calls"),
+            ("compare a", 2, "expected two reports"),
+            (f'evaluate {MODEL} "{self.xyz}', 2, "a double quote is not closed"),
             ("info " + 9000 * "x", 2, "longer than 8192 characters"),
             ("info" + 200 * " x", 2, "more than 128 words"),
-            ("info a\0b", 2, "a character of value 0"),
+            ("info a\0b", 2, "it contains a NUL character"),
             ("batch", 2, "a batch cannot run a batch"),
-            ("bench --help", 2, "becomes another process"),
-            ("scaling", 2, "becomes another process"),
-            ("report x", 2, "becomes another process"),
-            (f"verify {MODEL} --against x", 2, "becomes another process"),
+            ("bench --help", 2, "replaces the process"),
+            ("scaling", 2, "replaces the process"),
+            ("report x", 2, "replaces the process"),
+            (f"verify {MODEL} --against x", 2, "replaces the process"),
         ]
         code, printed, ends, errors = batch(*[line for line, _, _ in wrong], "--version")
         self.assertEqual((code, len(ends)), (2, len(wrong) + 1))

@@ -30,7 +30,7 @@ class Check(unittest.TestCase):
             "huge pages ",
             "cuda ",
             "GPU-aware",
-            "no GPU can be used: ",
+            "no usable GPU: ",
         ):
             self.assertIn(word, text)
 

@@ -72,11 +72,11 @@ def test_all_commands_are_in_the_help():
     ],
 )
 def test_a_wrong_word_suggests_the_right_one(words, meant):
-    assert f"; is it {meant}?" in mlff(*words, status=2)
+    assert f"; did you mean {meant}?" in mlff(*words, status=2)
 
 
 def test_a_word_far_from_all_suggests_none():
-    assert "is it" not in mlff("completely", status=2) + mlff("xy", status=2) + mlff("show", "--" + "x" * 30, status=2)
+    assert "did you mean" not in mlff("completely", status=2) + mlff("xy", status=2) + mlff("show", "--" + "x" * 30, status=2)
 
 
 def test_models_have_names(tmp_path):
@@ -100,7 +100,7 @@ def test_models_have_names(tmp_path):
     names = mlff("info", "--names", **many).split()
     assert "water-xs" in names and len(names) == len(set(names))
     for text in (mlff("info", "silicon-sx", status=1), mlff("time", "silicon-sx", "none.xyz", status=1)):
-        assert "there is no model 'silicon-sx'" in text and text.endswith("is it 'silicon-xs'?\n")
+        assert "there is no model 'silicon-sx'" in text and text.endswith("did you mean 'silicon-xs'?\n")
     with pytest.raises(ModelError, match="no model silicon-sx; there are: .*silicon-xs"):
         find_model("silicon-sx")
     assert "cannot be opened" in mlff("info", "silicon-sx.yaml", status=1)
