@@ -44,12 +44,16 @@ static inline void nequip_side_add(nequip_side *s, int n)
   s->n_file += n;
 }
 
+/* nequip_rows.c: radial networks and their rows. */
 mlff_status nequip_no_memory(nequip_loader *in);
 double *nequip_zeros(size_t n);
-/* The matrices of the radial network of layer t: in->hidden, and unless last is NULL the last one,
+/* Reads the matrices of the radial network of layer t: in->hidden, and unless last is NULL the last one,
  * [n_weights][last hidden layer]. */
 mlff_status nequip_read_network(nequip_loader *in, int t, int n_weights, double **last);
-/* R of a matrix [n][last hidden layer]: zeros to begin with. */
+/* The network that was read last, on the host. */
+mlff_nequip_terms_args nequip_host_network(const nequip_loader *in);
+void nequip_free_network(nequip_loader *in);
+/* Matrix R of `matrix` [n][last hidden layer]. rows: zeros. */
 mlff_status nequip_make_rows(nequip_loader *in, const double *matrix, int n, double *rows);
 
 /* nequip_block.c: the block `nequip` of the file, and wave numbers. */

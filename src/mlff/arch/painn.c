@@ -1,4 +1,5 @@
-/* painn.c: PaiNN, forward and backward, written once against ops.h and ops_painn.h (whose symbols are used here).
+/* painn.c: PaiNN: buffers, the order of blocks and layers, and the architecture. The layers are in painn_block.c, loading
+ * is in painn_load.c.
  *
  * K. T. Schuett, O. T. Unke, M. Gastegger, Equivariant message passing for the prediction of tensorial properties and
  * molecular spectra, ICML 2021, PMLR 139:9377. Parameters are those of SchNetPack (docs/model_file.md).
@@ -10,20 +11,30 @@
  *             q += s + t V.W;  mu += v W
  *   energy of an atom = w2 . silu(W1 q + b1) + b2
  *
- * Exact specialisations: in layer 0 x is a table by species and mu is zero, so the message is a matrix product of
- * moments; the last layer has no v. Node-local steps of a layer run block by block of atoms right after their message,
- * so that their arrays stay in cache; in which order the blocks of all layers are computed is painn_order.c's. Loading
- * is in painn_load.c.
+ * Exact specialisations: in layer 0 x is a table by species and mu is zero, so the message is a GEMM with moments; the
+ * last layer has no v.
+ *
+ * Order. There are 2 L - 1 passes over the atoms: L forward (the last one includes the readout and its own backward
+ * update), then L - 1 backward through the messages of layers L-1 .. 1. A pass reads what the previous pass wrote for
+ * neighbors and writes rows of its own atoms only. Any order in which a block follows its neighbors of the previous
+ * pass gives the same bits.
+ *
+ * One rank: depth first. A pass continues as soon as the previous pass is past all neighbors, so that rows are still in
+ * cache, and each of many small systems in one graph is finished soon after it was started. In a periodic box the first
+ * block has neighbors in the last one, and passes follow one another. Lists are symmetric, so when layer l overwrites
+ * grad of layer l + 2, all neighbors have read it.
+ *
+ * Several ranks: pass by pass, with an exchange before each except the first: forward of (x, mu), backward of
+ * (g_q, g_mu). Interior atoms, which other ranks neither read nor write, are computed during the exchange.
  */
 #include "painn.h"
 
-/* Address of row `row` of a buffer whose rows have `width` reals. */
-static void *row_of(const painn_net *net, const mlff_buf *buf, int64_t row, int64_t width)
-{
-  return mlff_at(net->backend, buf->data, row * width);
-}
+#include <stdlib.h>
 
-/* Atoms of a block, of n: as many as the backend takes, in blocks of alike sizes, whole tiles of the CPU's products. */
+/* ---- buffers ----------------------------------------------------------------------------------------------------- */
+
+/* Atoms per block of n atoms: at most what the backend supports, in blocks of equal size, multiples of the CPU's GEMM
+ * tiles. */
 static int64_t atoms_per_block(int64_t n, int64_t most)
 {
   enum { TILES = 48 };
@@ -41,7 +52,7 @@ static mlff_status reserve(painn_net *net, const mlff_edges *edges, mlff_error *
   for (int l = 0; l < net->n_layers; l++) {
     painn_layer *layer = &net->layers[l];
     const int64_t n_kept =
-        l == net->n_layers - 1 ? n_block : n_local; /* the last layer's backward follows in the block */
+        l == net->n_layers - 1 ? n_block : n_local; /* the backward pass of the last layer follows in the same block */
     if (l > 0) {
       MLFF_TRY(mlff_buf_reserve_rows(net->backend, &layer->state, n_nodes, 6 * f, error));
       MLFF_TRY(mlff_buf_reserve_rows(net->backend, &layer->context_slope, n_local, f, error));
@@ -81,279 +92,152 @@ static mlff_status reserve(painn_net *net, const mlff_edges *edges, mlff_error *
   return MLFF_OK;
 }
 
-/* ---- steps of one block of atoms --------------------------------------------------------------------------------- */
+typedef void painn_step(painn_net *, const mlff_edges *, int l, painn_atoms);
 
-/* First row of arrays that exist for all atoms except in the last layer. */
-static int64_t kept_row(const painn_net *net, int l, painn_atoms s)
+/* Computes the block of atoms from `begin`, at most up to `end`, and returns its end. */
+static int64_t one_block(painn_net *net, const mlff_edges *edges, int l, painn_step *step, int64_t begin, int64_t end)
 {
-  return l == net->n_layers - 1 ? 0 : s.begin;
+  const painn_atoms s = {begin, end - begin < net->block ? end - begin : net->block};
+  mlff_atoms_begin(net->backend, s.n);
+  step(net, edges, l, s);
+  mlff_atoms_end(net->backend);
+  return begin + s.n;
 }
 
-static mlff_painn_moments_args moments_args(painn_net *net, const mlff_edges *edges, painn_atoms s)
-{
-  const int64_t n_columns = (int64_t) net->n_slots * net->n_moment_rows;
-  return (mlff_painn_moments_args){
-      .edges = edges,
-      .radial = &net->radial,
-      .n_terms = net->moment_basis->n_terms,
-      .n_rows = net->n_moment_rows,
-      .n_slots = net->n_slots,
-      .slot = net->slot.data,
-      .begin = s.begin,
-      .end = s.begin + s.n,
-      .moments_q = net->moments_q.data,
-      .ld_q = n_columns + net->n_slots,
-      .moments_mu = net->moments_mu.data,
-      .ld_mu = n_columns,
-      .edge_grad = net->edge_grad.data,
-      .accumulate = net->n_layers > 1,
-  };
-}
+/* ---- order: several ranks ---------------------------------------------------------------------------------------- */
 
-/* q = embedding + sum_j a,  mu = sum_j b u  (layer 0) */
-static void first_message(painn_net *net, const mlff_edges *edges, painn_atoms s)
+/* Atoms begin .. end in blocks. in_flight: an exchange to progress between blocks, or NULL. */
+static void for_blocks(painn_net *net, const mlff_edges *edges, int l, painn_step *step, int64_t begin, int64_t end,
+                       const mlff_exchange_args *in_flight)
 {
-  const mlff_ops *ops = net->backend->ops;
-  const int64_t f = net->n_padded;
-  const mlff_painn_moments_args a = moments_args(net, edges, s);
-  ops->painn_moments(net->backend, &a);
-  ops->linear(net->backend, &net->moment_q,
-              &(mlff_linear_args){.n_rows = s.n, .x = a.moments_q, .ldx = a.ld_q, .y = net->qn.data, .ldy = 2 * f});
-  ops->linear(net->backend, &net->moment_mu,
-              &(mlff_linear_args){.n_rows = 3 * s.n, .x = a.moments_mu, .ldx = a.ld_mu, .y = net->mu.data, .ldy = f});
-}
-
-/* reverses first_message: grad_q0, grad_mu0 -> edge_grad */
-static void first_message_backward(painn_net *net, const mlff_edges *edges, painn_atoms s)
-{
-  const mlff_ops *ops = net->backend->ops;
-  const int64_t f = net->n_padded;
-  const mlff_painn_moments_args a = moments_args(net, edges, s);
-  ops->linear(
-      net->backend, &net->moment_mu_back,
-      &(mlff_linear_args){.n_rows = 3 * s.n, .x = net->grad_mu0.data, .ldx = f, .y = a.moments_mu, .ldy = a.ld_mu});
-  ops->linear(net->backend, &net->moment_q_back,
-              &(mlff_linear_args){.n_rows = s.n, .x = net->grad_q0.data, .ldx = f, .y = a.moments_q, .ldy = a.ld_q});
-  ops->painn_moments_backward(net->backend, &a);
-}
-
-static mlff_painn_message_args message_args(painn_net *net, const mlff_edges *edges, int l, painn_atoms s)
-{
-  return (mlff_painn_message_args){
-      .edges = edges,
-      .radial = &net->radial,
-      .n_terms = net->message_basis.n_terms,
-      .n_features = net->n_padded,
-      .rows = net->layers[l].rows.data,
-      .begin = s.begin,
-      .end = s.begin + s.n,
-      .state = net->layers[l].state.data,
-      .q_in = net->q.data,
-      .q = net->qn.data,
-      .ldq = 2 * (int64_t) net->n_padded,
-      .mu = net->mu.data,
-      .grad = net->grad[l & 1].data,
-      .grad_in = net->grad_after.data,
-      .grad_x = net->grad_x.data,
-      .edge_grad = net->edge_grad.data,
-      .accumulate = l < net->n_layers - 1,
-  };
-}
-
-/* x = W2 silu(W1 q + b1) + b2 into the state of layer l */
-static void context(painn_net *net, int l, painn_atoms s)
-{
-  const mlff_ops *ops = net->backend->ops;
-  const int64_t f = net->n_padded;
-  painn_layer *layer = &net->layers[l];
-  ops->linear(net->backend, &layer->context[0],
-              &(mlff_linear_args){.n_rows = s.n,
-                                  .x = row_of(net, &net->q, s.begin, f),
-                                  .ldx = f,
-                                  .y = net->hidden.data,
-                                  .ldy = f,
-                                  .act = MLFF_ACT_SILU,
-                                  .slope = row_of(net, &layer->context_slope, s.begin, f),
-                                  .ld_slope = f});
-  ops->linear(net->backend, &layer->context[1],
-              &(mlff_linear_args){.n_rows = s.n,
-                                  .x = net->hidden.data,
-                                  .ldx = f,
-                                  .y = row_of(net, &layer->state, s.begin, 6 * f),
-                                  .ldy = 6 * f});
-}
-
-/* reverses context: grad_after[q] += ((g_x W2) * silu') W1 */
-static void context_backward(painn_net *net, int l, painn_atoms s)
-{
-  const mlff_ops *ops = net->backend->ops;
-  const int64_t f = net->n_padded;
-  painn_layer *layer = &net->layers[l];
-  ops->linear(net->backend, &layer->context_back[1],
-              &(mlff_linear_args){.n_rows = s.n,
-                                  .x = net->grad_x.data,
-                                  .ldx = 3 * f,
-                                  .y = net->hidden.data,
-                                  .ldy = f,
-                                  .scale = row_of(net, &layer->context_slope, s.begin, f),
-                                  .ld_scale = f});
-  ops->linear(net->backend, &layer->context_back[0],
-              &(mlff_linear_args){.n_rows = s.n,
-                                  .x = net->hidden.data,
-                                  .ldx = f,
-                                  .y = net->grad_after.data,
-                                  .ldy = 4 * f,
-                                  .accumulate = 1});
-}
-
-static mlff_painn_mix_args mix_args(painn_net *net, int l, painn_atoms s)
-{
-  const int64_t f = net->n_padded, kept = kept_row(net, l, s);
-  const int last = l == net->n_layers - 1;
-  painn_layer *layer = &net->layers[l];
-  return (mlff_painn_mix_args){
-      .n = s.n,
-      .n_features = net->n_padded,
-      .last = last,
-      .epsilon = net->epsilon,
-      .vw = row_of(net, &layer->vw, kept, 6 * f),
-      .qn = net->qn.data,
-      .inv_norm = row_of(net, &layer->inv_norm, kept, f),
-      .y = row_of(net, &layer->y, kept, 3 * f),
-      .mu = net->mu.data,
-      .q_out = row_of(net, &net->q, s.begin, f),
-      .state_out = last ? NULL : row_of(net, &net->layers[l + 1].state, s.begin, 6 * f),
-      .grad = net->grad_after.data,
-      .grad_y = net->grad_y.data,
-      .grad_qn = net->grad_qn.data,
-      .grad_vw = net->grad_vw.data,
-      .grad_m = net->grad_m.data,
-      .grad_q_out = l > 0 ? row_of(net, &net->grad[l & 1], s.begin, 4 * f) : net->grad_q0.data,
-      .grad_mu_out = l > 0 ? row_of(net, &net->grad[l & 1], 4 * s.begin + 1, f) : net->grad_mu0.data,
-      .ld_grad_q = l > 0 ? 4 * f : f,
-      .ld_grad_mu = l > 0 ? 4 * f : 3 * f,
-  };
-}
-
-/* Update of q and mu of layer l, and x of the next layer. */
-static void update(painn_net *net, int l, painn_atoms s)
-{
-  const mlff_ops *ops = net->backend->ops;
-  const int64_t f = net->n_padded;
-  painn_layer *layer = &net->layers[l];
-  const mlff_painn_mix_args a = mix_args(net, l, s);
-  void *slope = row_of(net, &layer->mix_slope, kept_row(net, l, s), f);
-  const int64_t n_parts = a.last ? 2 : 3;
-  /* 1. V, W = mu M^T */
-  ops->linear(net->backend, &layer->channel_mix,
-              &(mlff_linear_args){.n_rows = 3 * s.n, .x = net->mu.data, .ldx = f, .y = (void *) a.vw, .ldy = 2 * f});
-  /* 2. n = sqrt(V.V + epsilon) */
-  ops->painn_mix_norm(net->backend, &a);
-  /* 3. (s, v, t) = W4 silu(W3 (q, n) + b3) + b4 */
-  ops->linear(net->backend, &layer->mixing[0],
-              &(mlff_linear_args){.n_rows = s.n,
-                                  .x = net->qn.data,
-                                  .ldx = 2 * f,
-                                  .y = net->hidden.data,
-                                  .ldy = f,
-                                  .act = MLFF_ACT_SILU,
-                                  .slope = slope,
-                                  .ld_slope = f});
-  ops->linear(
-      net->backend, &layer->mixing[1],
-      &(mlff_linear_args){.n_rows = s.n, .x = net->hidden.data, .ldx = f, .y = (void *) a.y, .ldy = n_parts * f});
-  /* 4. q += s + t V.W,  mu += v W */
-  ops->painn_mix_update(net->backend, &a);
-}
-
-/* reverses update: adjoints in grad_after -> grad of layer l */
-static void update_backward(painn_net *net, int l, painn_atoms s)
-{
-  const mlff_ops *ops = net->backend->ops;
-  const int64_t f = net->n_padded;
-  painn_layer *layer = &net->layers[l];
-  const mlff_painn_mix_args a = mix_args(net, l, s);
-  const void *slope = row_of(net, &layer->mix_slope, kept_row(net, l, s), f);
-  const int64_t n_parts = a.last ? 2 : 3;
-  /* 4. q += s + t V.W,  mu += v W */
-  ops->painn_mix_backward_gates(net->backend, &a);
-  /* 3. (s, v, t) = W4 silu(W3 (q, n) + b3) + b4 */
-  ops->linear(net->backend, &layer->mixing_back[1],
-              &(mlff_linear_args){.n_rows = s.n,
-                                  .x = a.grad_y,
-                                  .ldx = n_parts * f,
-                                  .y = net->hidden.data,
-                                  .ldy = f,
-                                  .scale = slope,
-                                  .ld_scale = f});
-  ops->linear(
-      net->backend, &layer->mixing_back[0],
-      &(mlff_linear_args){.n_rows = s.n, .x = net->hidden.data, .ldx = f, .y = (void *) a.grad_qn, .ldy = 2 * f});
-  /* 4. and 2. n = sqrt(V.V + epsilon), towards V and W */
-  ops->painn_mix_backward_vectors(net->backend, &a);
-  /* 1. V, W = mu M^T */
-  ops->linear(net->backend, &layer->channel_mix_back,
-              &(mlff_linear_args){.n_rows = 3 * s.n, .x = a.grad_vw, .ldx = 2 * f, .y = (void *) a.grad_m, .ldy = f});
-  ops->painn_mix_backward_sum(net->backend, &a);
-}
-
-/* Energies of the block, and dE/dq into grad_after [n][F]. */
-static void readout(painn_net *net, const mlff_edges *edges, painn_atoms s)
-{
-  const mlff_ops *ops = net->backend->ops;
-  const int64_t f = net->n_padded, width = net->n_readout_padded;
-  ops->linear(net->backend, &net->readout,
-              &(mlff_linear_args){.n_rows = s.n,
-                                  .x = row_of(net, &net->q, s.begin, f),
-                                  .ldx = f,
-                                  .y = net->readout_hidden.data,
-                                  .ldy = width,
-                                  .act = MLFF_ACT_SILU,
-                                  .slope = net->readout_slope.data,
-                                  .ld_slope = width});
-  ops->painn_readout(net->backend,
-                     &(mlff_painn_readout_args){.n = s.n,
-                                                .width = net->n_readout_padded,
-                                                .h = net->readout_hidden.data,
-                                                .slope = net->readout_slope.data,
-                                                .weight = net->readout_weight.data,
-                                                .bias = net->readout_bias,
-                                                .species = (const int32_t *) edges->center_species.data + s.begin,
-                                                .energy = row_of(net, &net->node_energy, s.begin, 1),
-                                                .grad_h = net->readout_slope.data});
-  ops->linear(net->backend, &net->readout_back,
-              &(mlff_linear_args){.n_rows = s.n,
-                                  .x = net->readout_slope.data,
-                                  .ldx = width,
-                                  .y = net->grad_after.data,
-                                  .ldy = f});
-}
-
-void painn_forward_block(painn_net *net, const mlff_edges *edges, int l, painn_atoms s)
-{
-  if (l == 0) {
-    first_message(net, edges, s);
-  } else {
-    const mlff_painn_message_args a = message_args(net, edges, l, s);
-    net->backend->ops->painn_message(net->backend, &a);
+  while (begin < end) {
+    begin = one_block(net, edges, l, step, begin, end);
+    if (in_flight) net->backend->ops->exchange_progress(net->backend, in_flight);
   }
-  update(net, l, s);
-  if (l + 1 < net->n_layers) {
-    context(net, l + 1, s);
-    return;
-  }
-  readout(net, edges, s);
-  update_backward(net, l, s);
-  if (l == 0) first_message_backward(net, edges, s);
 }
 
-void painn_backward_block(painn_net *net, const mlff_edges *edges, int l, painn_atoms s)
+static mlff_exchange_args exchange_args(const mlff_arch_inputs *in, const mlff_buf *rows, int64_t width)
 {
-  const mlff_painn_message_args a = message_args(net, edges, l, s);
-  net->backend->ops->painn_message_backward(net->backend, &a);
-  context_backward(net, l, s);
-  update_backward(net, l - 1, s);
-  if (l == 1) first_message_backward(net, edges, s);
+  return (mlff_exchange_args){.halo = in->halo, .edges = in->edges, .rows = rows->data, .width = width};
+}
+
+static mlff_exchange_args state_args(const painn_net *net, const mlff_arch_inputs *in, int l)
+{
+  return exchange_args(in, &net->layers[l].state, 6 * (int64_t) net->n_padded);
+}
+
+static mlff_exchange_args grad_args(const painn_net *net, const mlff_arch_inputs *in, int l)
+{
+  return exchange_args(in, &net->grad[l & 1], 4 * (int64_t) net->n_padded);
+}
+
+/* A layer that reads an exchange in flight: interior atoms during it, then those at the boundary. */
+static void for_atoms(painn_net *net, const mlff_edges *edges, int l, painn_step *step, const mlff_exchange_args *a,
+                      mlff_status *status, mlff_error *error)
+{
+  const mlff_ops *ops = net->backend->ops;
+  for_blocks(net, edges, l, step, 0, edges->n_interior, a);
+  mlff_keep_first(status, ops->exchange_finish(net->backend, a, *status ? NULL : error));
+  for_blocks(net, edges, l, step, edges->n_interior, edges->n_local, NULL);
+}
+
+/* Layer 0 reads no other atoms: its boundary atoms come first and are exchanged during the interior ones. */
+static mlff_status forward(painn_net *net, const mlff_arch_inputs *in, mlff_error *error)
+{
+  const mlff_edges *edges = in->edges;
+  const mlff_ops *ops = net->backend->ops;
+  mlff_status status = MLFF_OK;
+  for_blocks(net, edges, 0, painn_forward_block, edges->n_interior, edges->n_local, NULL);
+  for (int l = 1; l < net->n_layers; l++) {
+    const mlff_exchange_args a = state_args(net, in, l);
+    mlff_keep_first(&status, ops->exchange_begin(net->backend, &a, status ? NULL : error));
+    if (l == 1) for_blocks(net, edges, 0, painn_forward_block, 0, edges->n_interior, &a);
+    for_atoms(net, edges, l, painn_forward_block, &a, &status, error);
+  }
+  return status;
+}
+
+static mlff_status backward(painn_net *net, const mlff_arch_inputs *in, mlff_error *error)
+{
+  mlff_status status = MLFF_OK;
+  for (int l = net->n_layers - 1; l > 0; l--) {
+    const mlff_exchange_args a = grad_args(net, in, l);
+    mlff_keep_first(&status, net->backend->ops->exchange_begin(net->backend, &a, status ? NULL : error));
+    for_atoms(net, in->edges, l, painn_backward_block, &a, &status, error);
+  }
+  return status;
+}
+
+/* ---- order: one rank --------------------------------------------------------------------------------------------- */
+
+/* The last block with a neighbour of block b, or b. */
+static int64_t reach_of(const mlff_graph *graph, int64_t block, int64_t b)
+{
+  const int64_t begin = b * block, end = begin + block < graph->n_local ? begin + block : graph->n_local;
+  int32_t last = (int32_t) end - 1;
+  for (int64_t p = graph->row[begin]; p < graph->row[end]; p++) {
+    const int32_t node = graph->node[graph->nbr[p]];
+    if (node > last && node < graph->n_local) last = node; /* forecasts include atoms of other ranks */
+  }
+  return last / block;
+}
+
+/* reach_of each block, updated when the list changes. Pass by pass (the last block) if the list is on a device, or the
+ * backend gains nothing from depth first. */
+static mlff_status find_reach(painn_net *net, const mlff_graph *graph, int64_t n_blocks, mlff_error *error)
+{
+  const int is_plain = n_blocks < 2 || net->n_layers < 2 || !graph->nbr || !net->backend->ops->painn_depth_first;
+  if (n_blocks > net->reach_room) {
+    free(net->reach);
+    net->reach_list_id = 0;
+    net->reach_room = 0;
+    net->reach = malloc((size_t) n_blocks * sizeof *net->reach);
+    if (!net->reach)
+      return mlff_fail(error, MLFF_E_NOMEM, "out of memory for the order of %d atoms", (int) graph->n_local);
+    net->reach_room = n_blocks;
+  } else if (net->reach_list_id == graph->list_id && graph->list_id != 0 && net->reach_n_local == graph->n_local &&
+             net->reach_block == net->block) {
+    return MLFF_OK;
+  }
+  for (int64_t b = 0; b < n_blocks; b++) net->reach[b] = is_plain ? n_blocks - 1 : reach_of(graph, net->block, b);
+  net->reach_list_id = graph->list_id;
+  net->reach_n_local = graph->n_local;
+  net->reach_block = net->block;
+  return MLFF_OK;
+}
+
+/* The deepest pass that can continue: the previous pass is past the neighbors of its next block. */
+static int next_pass(const painn_net *net, const int64_t *done, int n_passes, int64_t n_blocks)
+{
+  int k = n_passes - 1;
+  while (k > 0 && (done[k] == n_blocks || done[k - 1] <= net->reach[done[k]])) k--;
+  return k;
+}
+
+static mlff_status depth_first(painn_net *net, const mlff_arch_inputs *in, mlff_error *error)
+{
+  const int n_passes = 2 * net->n_layers - 1;
+  const int64_t n_local = in->edges->n_local, n_blocks = n_local ? (n_local + net->block - 1) / net->block : 0;
+  int64_t done[2 * PAINN_MAX_LAYERS] = {0};
+  MLFF_TRY(find_reach(net, in->graph, n_blocks, error));
+  while (done[n_passes - 1] < n_blocks) {
+    const int k = next_pass(net, done, n_passes, n_blocks);
+    if (k < net->n_layers)
+      one_block(net, in->edges, k, painn_forward_block, net->block * done[k], n_local);
+    else
+      one_block(net, in->edges, n_passes - k, painn_backward_block, net->block * done[k], n_local);
+    done[k]++;
+  }
+  return MLFF_OK;
+}
+
+static mlff_status all_layers(painn_net *net, const mlff_arch_inputs *in, mlff_error *error)
+{
+  mlff_error later;
+  if (!in->halo || net->n_layers == 1) return depth_first(net, in, error); /* one layer reads no other atoms */
+  mlff_status status = forward(net, in, error);
+  mlff_keep_first(&status, backward(net, in, status ? &later : error));
+  return status;
 }
 
 /* ---- the evaluation ---------------------------------------------------------------------------------------------- */
@@ -368,7 +252,7 @@ static mlff_status painn_evaluate(void *opaque, const mlff_arch_inputs *in, mlff
     MLFF_TRY(ops->painn_radial(net->backend, net->moment_basis, edges, &net->radial, error));
   if (net->n_layers > 1 || net->moment_basis == &net->message_basis)
     MLFF_TRY(ops->painn_radial(net->backend, &net->message_basis, edges, &net->radial, error));
-  const mlff_status status = painn_layers(net, in, error);
+  const mlff_status status = all_layers(net, in, error);
   *out = (mlff_arch_outputs){.node_energy = net->node_energy.data, .edge_grad = net->edge_grad.data};
   return status;
 }

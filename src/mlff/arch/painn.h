@@ -1,11 +1,11 @@
-/* painn.h: a PaiNN network in memory; made by painn_load.c, evaluated by painn.c and painn_order.c. */
+/* painn.h: a PaiNN network in memory, made by painn_load.c, evaluated by painn.c and painn_block.c. */
 #ifndef MLFF_ARCH_PAINN_H
 #define MLFF_ARCH_PAINN_H
 
 #include "../model/arch.h"
 
 typedef struct painn_layer {
-  /* parameters; *_back: for the product of the backward pass */
+  /* Parameters; *_back: of the backward GEMM. */
   mlff_buf rows; /* R of ops_painn.h; none in layer 0 */
   mlff_linear context[2], context_back[2];
   mlff_linear channel_mix, channel_mix_back;
@@ -42,7 +42,7 @@ typedef struct painn_net {
   mlff_buf moments_q, moments_mu, mu, qn, hidden, readout_hidden, readout_slope;
   mlff_buf grad_after, grad_y, grad_qn, grad_vw, grad_m, grad_x, grad_q0, grad_mu0;
 
-  /* painn_order.c: [blocks], of the graph of this list with so many atoms, in blocks of this size */
+  /* Depth-first order: [blocks], for this list, number of atoms and block size. */
   int64_t *reach, reach_room, reach_block;
   int32_t reach_n_local;
   uint64_t reach_list_id;
@@ -55,12 +55,11 @@ typedef struct painn_atoms {
   int64_t begin, n;
 } painn_atoms;
 
-/* Layer l for a block of atoms, and after the last layer its energies and the way back through its update. */
+/* Layer l for a block of atoms. The last layer includes the energies and the backward pass through its update. */
 void painn_forward_block(painn_net *net, const mlff_edges *edges, int l, painn_atoms s);
 /* Reverses the message of layer l >= 1, and the update of the layer before it. */
 void painn_backward_block(painn_net *net, const mlff_edges *edges, int l, painn_atoms s);
-/* All layers of all atoms, forward and backward. */
-mlff_status painn_layers(painn_net *net, const mlff_arch_inputs *in, mlff_error *error);
+
 
 /* filter(r) = (weight phi(r) + bias) fc(r) of a layer with Gaussian or Bessel functions (ops_painn.h). */
 typedef struct painn_filter {

@@ -6,7 +6,7 @@
  *   OP(name, returns, parameters, arguments, span, forecast, bodies)
  *   OP_SIMPLE(name, type, span)   of one argument `const type *args`, which cannot fail: SKIPPED, BOTH
  *   OP_HOST(as OP)                that does not depend on the element type
- *   OP_SIZE(name, cpu, gpu)       no operation: how much a backend likes to be given at a time
+ *   OP_SIZE(name, cpu, gpu)       no operation: a size or preference of a backend
  *
  *   name      in mlff_ops. Bodies are MLFF_CPU(name_cpu) in cpu/ and MLFF_CUDA(name_cuda) in ../../cuda/, of OP_HOST
  *             name_cpu and name_cuda; the contract is in the header of the family, ops.h, ops_painn.h ...
@@ -75,6 +75,8 @@ OP(forces, mlff_status, (mlff_backend * backend, const mlff_forces_args *args, m
 /* 48: 8 tiles of the matrix product; the scratch of a block stays in the second-level cache. 98304: time per atom has
  * settled, and memory of blocks, 12 kB per atom of 64 features, is a tenth of that of a million atoms */
 OP_SIZE(painn_block, 48, 98304)
+/* GPUs capture a step, whose order of launches must not depend on the list */
+OP_SIZE(painn_depth_first, 1, 0)
 OP(edge_lines, mlff_status,
    (mlff_backend * backend, const mlff_painn_basis *basis, const mlff_edges *edges, mlff_painn_radial *radial,
     mlff_error *error),

@@ -8,8 +8,9 @@
  * Row layouts, real, channels contiguous within each part:
  *   state  [n_nodes][6F]  x = (a, b, c) and mu = (x, y, z): what a layer gathers from a neighbour
  *   grad   [n_nodes][4F]  g_q and g_mu (x, y, z): what its backward pass gathers
- * Atoms of a call are begin <= i < end; arrays marked "block" start at atom `begin`, others at atom 0. painn_block:
- * atoms that node-local work takes at a time at most, so that it stays in cache, or takes less memory.
+ * Atoms of a call are begin <= i < end; arrays marked "block" start at atom `begin`, others at atom 0. painn_block: most
+ * atoms per call of node-local work, to stay in cache or to limit memory. painn_depth_first: 1 if blocks of several
+ * layers should follow each other depth first, to stay in cache.
  */
 #ifndef MLFF_OPS_PAINN_H
 #define MLFF_OPS_PAINN_H

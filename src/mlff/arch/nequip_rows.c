@@ -1,0 +1,92 @@
+/* nequip_rows.c: reads radial networks and makes the matrix of rows of their weights (nequip_table.c): on backends of
+ * doubles the last matrix of the network itself, otherwise splines through it. */
+#include "nequip_load.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+mlff_status nequip_no_memory(nequip_loader *in)
+{
+  return mlff_fail(in->error, MLFF_E_NOMEM, "out of memory while loading a nequip model");
+}
+
+double *nequip_zeros(size_t n)
+{
+  return calloc(n ? n : 1, sizeof(double));
+}
+
+static double fan_in(const nequip_loader *in, int n)
+{
+  return in->is_scaled ? 1.0 / sqrt(n) : 1.0;
+}
+
+void nequip_free_network(nequip_loader *in)
+{
+  free(in->units);
+  in->units = NULL;
+  for (int k = 0; k < NEQUIP_MAX_HIDDEN; k++) {
+    free(in->hidden[k]);
+    in->hidden[k] = NULL;
+  }
+}
+
+/* The network that was read last, on the host. */
+mlff_nequip_terms_args nequip_host_network(const nequip_loader *in)
+{
+  mlff_nequip_terms_args a = in->net->network;
+  a.frequency = in->frequency;
+  for (int k = 0; k < a.n_hidden; k++) a.weight[k] = in->hidden[k];
+  return a;
+}
+
+static mlff_status make_units(nequip_loader *in)
+{
+  if (in->net->is_exact) return MLFF_OK;
+  const mlff_nequip_terms_args a = nequip_host_network(in);
+  in->units = nequip_zeros((size_t) in->net->n_rows * (size_t) a.width[a.n_hidden - 1]);
+  if (!in->units) return nequip_no_memory(in);
+  nequip_unit_rows(&a, &in->net->table, in->units);
+  return MLFF_OK;
+}
+
+/* The last matrix, if wanted, goes to *last, and what it is multiplied with is made. */
+mlff_status nequip_read_network(nequip_loader *in, int t, int n_weights, double **last)
+{
+  const mlff_nequip_terms_args *a = &in->net->network;
+  int n_in = a->basis.n;
+  nequip_free_network(in);
+  for (int k = 0; k < a->n_hidden + (last != NULL); k++) {
+    const int n_out = k < a->n_hidden ? a->width[k] : n_weights;
+    double **w = k < a->n_hidden ? &in->hidden[k] : last;
+    MLFF_TRY(mlff_modelfile_matrix(in->file, in->error, n_out, n_in, w, "layers.%d.radial_mlp.%d", t, k));
+    for (size_t q = 0; q < (size_t) n_out * (size_t) n_in; q++) (*w)[q] *= fan_in(in, n_in);
+    if (k < a->n_hidden && in->net->is_exact)
+      MLFF_TRY(mlff_buf_fill(in->net->backend, &in->net->layers[t].hidden[k], *w, (int64_t) n_out * n_in, in->error));
+    n_in = n_out;
+  }
+  return last ? make_units(in) : MLFF_OK;
+}
+
+/* row [n] = sum_h x[h] matrix[h], matrix [width][n] */
+static void multiply(const double *restrict matrix, size_t n, size_t width, const double *x, double *restrict row)
+{
+  for (size_t o = 0; o < n; o++) row[o] = 0.0;
+  for (size_t h = 0; h < width; h++, matrix += n)
+    for (size_t o = 0; o < n; o++) row[o] += x[h] * matrix[o];
+}
+
+/* R of a matrix [n][last hidden layer]: nequip_zeros to begin with. Of networks the matrix, of a table its splines. */
+mlff_status nequip_make_rows(nequip_loader *in, const double *matrix, int n, double *rows)
+{
+  const mlff_nequip_terms_args *a = &in->net->network;
+  const size_t ld = (size_t) n, width = (size_t) a->width[a->n_hidden - 1];
+  double *transposed = in->units ? nequip_zeros(width * ld) : rows;
+  if (!transposed) return nequip_no_memory(in);
+  for (size_t o = 0; o < ld; o++)
+    for (size_t h = 0; h < width; h++) transposed[h * ld + o] = matrix[o * width + h];
+  if (!in->units) return MLFF_OK;
+  for (size_t q = 0; q < (size_t) in->net->n_rows; q++)
+    multiply(transposed, ld, width, in->units + q * width, rows + q * ld);
+  free(transposed);
+  return MLFF_OK;
+}
