@@ -147,7 +147,7 @@ static int read_key(reader *r, const yaml_event_t *event, const mlff_yaml *node,
                           MLFF_YAML_MAX_KEYS);
   const mlff_yaml *twin = mlff_yaml_find(node, *key);
   if (twin)
-    return mlff_fault_set(r->fault, MLFF_FAULT_FORMAT, "%s:%d: key '%.60s' is there twice, first in line %d", r->path,
+    return mlff_fault_set(r->fault, MLFF_FAULT_FORMAT, "%s:%d: key '%.60s' is a duplicate of line %d", r->path,
                           line_of(event), *key, twin->line);
   return 0;
 }
@@ -183,8 +183,8 @@ static int read_nodes(reader *r, mlff_yaml **root)
       if (!status && starts) {
         parent_node = node;
         if (++depth > MLFF_YAML_MAX_DEPTH)
-          status = mlff_fault_set(r->fault, MLFF_FAULT_FORMAT, "%s:%d: nested more than %d levels deep", r->path,
-                                  node->line, MLFF_YAML_MAX_DEPTH);
+          status = mlff_fault_set(r->fault, MLFF_FAULT_FORMAT, "%s:%d: nested more than %d levels", r->path, node->line,
+                                  MLFF_YAML_MAX_DEPTH);
       }
     }
     yaml_event_delete(&event);
@@ -206,7 +206,7 @@ static int read_document(reader *r, mlff_yaml **root)
     yaml_event_delete(&event);
     if (!expected && is_end) return mlff_fault_set(r->fault, MLFF_FAULT_FORMAT, "%s: the file is empty", r->path);
     if (!expected)
-      return mlff_fault_set(r->fault, MLFF_FAULT_FORMAT, "%s:%d: a second document; one is expected", r->path, line);
+      return mlff_fault_set(r->fault, MLFF_FAULT_FORMAT, "%s:%d: a second document; expected one", r->path, line);
   }
   return 0;
 }
@@ -261,7 +261,7 @@ int mlff_yaml_parse(const char *path, const char *text, size_t size, mlff_arena 
   reader r = {.path = path, .arena = arena, .fault = fault};
   *root = NULL;
   if (size > MLFF_YAML_MAX_BYTES)
-    return mlff_fault_set(fault, MLFF_FAULT_FORMAT, "%s: %zu bytes, more than the %d that are allowed", path, size,
+    return mlff_fault_set(fault, MLFF_FAULT_FORMAT, "%s: %zu bytes, at most %d are allowed", path, size,
                           MLFF_YAML_MAX_BYTES);
   char *copy = malloc(size + 1);
   if (!copy || !yaml_parser_initialize(&r.parser)) {

@@ -41,12 +41,12 @@ mlff_status mlff_roof_read(const char *kernels, const char *precision, mlff_roof
   *roof = (mlff_roof){.gflops = 0};
   const int is_double = precision && !strcmp(precision, "fp64");
   if (precision && !is_double && strcmp(precision, "fp32") != 0)
-    return mlff_fail(error, MLFF_E_ARG, "precision '%s': rates are measured for fp32 and fp64", precision);
+    return mlff_fail(error, MLFF_E_ARG, "precision '%s': the roofline is measured for fp32 and fp64", precision);
   MLFF_TRY(mlff_cpu_choose_kernels(kernels, is_double ? "fp64" : "fp32", &path, error));
   if (!mlff_cpu_find_roof(&kernel, is_double ? sizeof(double) : sizeof(float), path))
-    return mlff_fail(error, MLFF_E_UNSUPPORTED, "kernels '%s' have no rates", path);
+    return mlff_fail(error, MLFF_E_UNSUPPORTED, "kernels '%s' have no roofline measurement", path);
   void *data = malloc((size_t) in_memory);
-  if (!data) return mlff_fail(error, MLFF_E_NOMEM, "out of memory for %lld bytes to read", (long long) in_memory);
+  if (!data) return mlff_fail(error, MLFF_E_NOMEM, "out of memory for %lld bytes", (long long) in_memory);
   memset(data, 1, (size_t) in_memory); /* pages of their own: those of zeros are one */
   roof->kernels = path;
   roof->precision = is_double ? "fp64" : "fp32";

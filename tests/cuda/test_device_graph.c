@@ -155,7 +155,7 @@ START_TEST(wrong_use_is_refused)
     test_fails(mlff_model_evaluate(other, &t.device, NULL, &result, &error), error, MLFF_E_ARG,
                "graph.pos is in the memory of GPU 0, and the model computes on GPU 1");
   test_fails(mlff_model_forecast(gpu, &t.device, &result, &forecast, &error), error, MLFF_E_UNSUPPORTED, "on the host");
-  test_fails(mlff_graph_check(&t.device, 3, &error), error, MLFF_E_UNSUPPORTED, "on the host");
+  test_fails(mlff_graph_check(&t.device, 3, &error), error, MLFF_E_UNSUPPORTED, "on the device");
   test_fails(mlff_model_evaluate(gpu, &t.host, NULL, &result, &error), error, MLFF_E_ARG, "result.forces is NULL");
   for (int k = 0; k < 5; k++) {
     static const char *const names[] = {"graph.species is not", "graph.node is not", "graph.row is not",
@@ -172,7 +172,7 @@ START_TEST(wrong_use_is_refused)
   test_model orb = test_model_orb((test_model_options){.elements = hco, .n_elements = 3});
   mlff_model *direct = open_model(&orb, "cuda:0", "fp32", "on");
   test_fails(mlff_model_evaluate(direct, &t.device, NULL, &result, &error), error, MLFF_E_UNSUPPORTED,
-             "made on the host");
+             "computes forces on the host");
   mlff_model_close(direct);
   test_model_free(&orb);
   free_twins(&t);

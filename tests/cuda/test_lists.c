@@ -149,7 +149,8 @@ START_TEST(wrong_use_is_refused)
   answer x = make_answer(&t.host, 0);
   mlff_forecast forecast;
   mlff_graph bare = without_list(&t.host, cutoff + 0.5);
-  test_fails(mlff_model_evaluate(cpu, &bare, NULL, &x.result, &error), error, MLFF_E_UNSUPPORTED, "makes no neighbor");
+  test_fails(mlff_model_evaluate(cpu, &bare, NULL, &x.result, &error), error, MLFF_E_UNSUPPORTED,
+             "does not build neighbor lists");
   test_fails(mlff_model_forecast(gpu, &bare, &x.result, &forecast, &error), error, MLFF_E_ARG, "list");
   static const double reaches[] = {0.0, -1.0, NAN, 0.99, INFINITY};
   for (int k = 0; k < 5; k++) {

@@ -182,7 +182,7 @@ def test_fixed_modes():
         (["direct.yaml"], "(architecture orb) has forces of its own, not the gradient of its energy"),
         ([WATER, "waters.xyz", "--open"], "--open is for data files of LAMMPS"),
         ([WATER, "one.xyz"], "one atom has no energy to exchange"),
-        ([WATER, "slab.xyz"], "pbc is given, but there is no Lattice"),
+        ([WATER, "slab.xyz"], "pbc without Lattice"),
         ([WATER, "bad.data"], "bad.data: it has no box"),
         ([STUDENT, "--steps", 50], "--steps must be at least 100"),
         ([STUDENT, "--timestep", 0], "--timestep: '0' is not a number above 0"),

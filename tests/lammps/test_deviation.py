@@ -139,9 +139,9 @@ def test_self_test_is_of_the_whole(tmp_path):
     "options,text",
     (
         ("members 3", "model's members are 0 to 2"),
-        ("members 1:0", "cannot be read"),
-        ("members 0,", "cannot be read"),
-        ("members first", "cannot be read"),
+        ("members 1:0", "are invalid"),
+        ("members 0,", "are invalid"),
+        ("members first", "are invalid"),
         ("out_freq 0", "out_freq"),
         ("out_freq 1.5", "out_freq"),
         ("devi_warn -1", "devi_warn"),

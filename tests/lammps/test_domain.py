@@ -72,7 +72,7 @@ def test_temperature(tmp_path):
     )
     assert one == two
     assert one == [
-        "pair_style mlff: in step 1000 temperature 1812 K (mean of 10 looks, every 100 steps) is outside of 280 to "
+        "pair_style mlff: in step 1000 temperature 1812 K (mean of 10 checks, every 100 steps) is outside of 280 to "
         "350 K in the training of random-painn. The results may be wrong: use a model that was trained on such "
         "structures, or set `pair_style mlff domain ignore` if this is intended [mlff-42]"
     ]
@@ -128,7 +128,7 @@ def test_density(tmp_path):
         assert len(warnings(launch(deck(tmp_path, model, "run 0\n"), str(tmp_path)))) == (near == "out")
     model = painn(tmp_path, density=[0.5, 1.1 * DENSITY])
     (text,) = warnings(launch(deck(tmp_path, model, f"{HOLD}{press}run {3 * CHECKED}\n"), str(tmp_path)))
-    step = int(re.search(r"in step (\d+) density .* \(mean of 10 looks, every 100 steps\)", text).group(1))
+    step = int(re.search(r"in step (\d+) density .* \(mean of 10 checks, every 100 steps\)", text).group(1))
     mean = np.mean(DENSITY / (1 - 0.5 * np.arange(step - 900, step + 1, 100) / (3 * CHECKED)))
     assert f"density {mean:.4g} g/cm3" in text and mean > 1.02 * 1.1 * DENSITY
 
@@ -212,7 +212,7 @@ def test_triples_and_forces(tmp_path):
     for ranks in (1, 2):
         (text,) = warnings(launch(deck(tmp_path, model, "run 0\n", system=system), str(tmp_path), ranks))
         assert (
-            f"in step 0 H-O-H with both ends within {near.min():.4g} A (centre atom {centre}, ends atom " in text
+            f"in step 0 H-O-H with both ends within {near.min():.4g} A (center atom {centre}, ends atom " in text
             and f"is below {near.min() / 0.9:.4g} A, the smallest one in the training of" in text
         )
     forces = "compute f all property/atom fx fy fz\ndump d all custom 1 f.dump id fx fy fz\nrun 0\n"

@@ -101,7 +101,7 @@ def test_mixed_is_refused(zoo, tmp_path):
     text = fails(deck(tmp_path, mlff(zoo["painn"], options="device cpu precision mixed")), tmp_path)
     expect(
         text,
-        "precision 'mixed' of the CPU needs",
+        "precision mixed on the CPU needs",
         "amx no: not in this processor",
         "avx512_bf16 no",
         "use fp32",

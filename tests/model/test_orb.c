@@ -279,8 +279,8 @@ START_TEST(traits_are_honest)
   mlff_result results[3] = {{.forces = forces, .atom_energy = eight},
                             {.forces = forces, .atom_virial = nine},
                             {.forces = forces, .atom_centroid = nine}};
-  static const char *const reasons[3] = {"not a sum over atoms", "output for the whole cell",
-                                         "output for the whole cell"};
+  static const char *const reasons[3] = {"not a sum over atoms", "the stress of the whole cell",
+                                         "the stress of the whole cell"};
   mlff_error error;
   for (int k = 0; k < 3; k++)
     test_fails(mlff_model_evaluate(model, mlff_system_graph(system), NULL, &results[k], &error), error,
@@ -289,7 +289,8 @@ START_TEST(traits_are_honest)
   mlff_result result = {.forces = forces};
   mlff_graph graph = *mlff_system_graph(system);
   graph.boundary = MLFF_BOUNDARY_MIXED;
-  test_fails(mlff_model_evaluate(model, &graph, NULL, &result, &error), error, MLFF_E_UNSUPPORTED, "all three");
+  test_fails(mlff_model_evaluate(model, &graph, NULL, &result, &error), error, MLFF_E_UNSUPPORTED,
+             "three periodic directions or none");
   graph.boundary = MLFF_BOUNDARY_UNKNOWN;
   test_fails(mlff_model_evaluate(model, &graph, NULL, &result, &error), error, MLFF_E_UNSUPPORTED, "boundary");
   graph.boundary = MLFF_BOUNDARY_PERIODIC;

@@ -288,7 +288,7 @@ START_TEST(backends_open_by_name)
   test_fails(mlff_backend_open("cpu", 0, "fp32", "sse9", &backend, &error), error, MLFF_E_ARG, "avx512");
   test_fails(mlff_backend_open("cpu", 0, "fp32", "amx", &backend, &error), error, MLFF_E_ARG, "precision mixed");
   ck_assert_ptr_null(backend);
-  test_fails(mlff_backend_open("cuda:x", 0, NULL, NULL, &backend, &error), error, MLFF_E_ARG, "number from 0 on");
+  test_fails(mlff_backend_open("cuda:x", 0, NULL, NULL, &backend, &error), error, MLFF_E_ARG, "integer from 0");
   test_fails(mlff_backend_open("cuda", 0, NULL, "avx2", &backend, &error), error, MLFF_E_ARG, "device cpu");
   ck_assert_ptr_null(backend);
   test_ok(mlff_backend_open("cpu", 0, NULL, NULL, &backend, &error), error);

@@ -194,7 +194,7 @@ REFUSED = {
     r"positions have shape \[2, 3\], expected \[3, 3\]": {**WATER, "elements": [8, 1, 1], "positions": np.eye(3)[:2]},
     "real numbers are expected, not str": {**WATER, "positions": "abc"},
     "dependent": {**WATER, "cell": np.ones((3, 3))},
-    "too small": {**WATER, "cell": np.eye(3) * 0.01},
+    "use a larger cell": {**WATER, "cell": np.eye(3) * 0.01},
     r"cell vectors have shape \[3\]": {**WATER, "cell": np.ones(3)},
 }
 
@@ -376,7 +376,7 @@ def test_orb(tmp_path):
     helpers.assert_near(got.forces, forces, 1e-9, "forces")
     helpers.assert_near(got.virial, virial, 1e-8, "virial")
     assert got.energies is None and got.stress is not None
-    with pytest.raises(mlff.Error, match="periodic in all three directions or in none"):
+    with pytest.raises(mlff.Error, match="require three periodic directions or none"):
         evaluate(model, WATER, pbc=[True, True, False])
 
 

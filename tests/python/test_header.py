@@ -102,7 +102,7 @@ def test_a_wrong_hash_is_one_error(tmp_path):
     assert text.startswith("# mine\nformat: ") and "density: [0.65" in text
     assert mlff.Model(path).header_is_hashed
     Path(path).write_text(re.sub(r"(sha256: )[0-9a-f]{8}", r"\g<1>00000000", text, count=1))
-    with pytest.raises(mlff.Error, match="damaged, truncated or of another model"):
+    with pytest.raises(mlff.Error, match="damaged, truncated or from another model"):
         mlff.Model(path)
 
 
@@ -209,7 +209,7 @@ def test_orb_has_a_cell_for_each_element(tmp_path):
         mlff.Model(path, precision="fp64")
     head["self_test"]["structures"][0]["atom_energies"] = [0.0, 0.0]
     modelfile.write_head(str(path), head)
-    with pytest.raises(mlff.Error, match="atom_energies: orb models have no energies of atoms; take the key away"):
+    with pytest.raises(mlff.Error, match="atom_energies: orb models have no per-atom energies; remove the key"):
         mlff.Model(path, precision="fp64")
 
 

@@ -283,7 +283,7 @@ START_TEST(time_against_cpu)
   expect(run("time '%s' '%s' --device cpu --calls 3", scaled_path, xyz_path), 0, "median");
   expect(run("time '%s' '%s' --device cpu --calls 3 --against cpu", scaled_path, xyz_path), 1, "fp32 on cpu (");
   ck_assert_ptr_nonnull(strstr(output, "is too far from fp64 on the CPU: energy by "));
-  ck_assert_ptr_nonnull(strstr(output, "(allowed 1e-05), forces by "));
+  ck_assert_ptr_nonnull(strstr(output, "(tolerance 1e-05), forces by "));
   ck_assert_ptr_null(strstr(output, "median"));
 }
 END_TEST
@@ -291,7 +291,7 @@ END_TEST
 /* What to write as a structure, and what the error says. */
 static const char *const bad_structures[][2] = {
     {"", "no structure"},
-    {"three\n", "number of atoms is expected, at least 1, not 'three': structures are read from extended XYZ files"},
+    {"three\n", "expected the number of atoms, at least 1, not 'three': structures are read from extended XYZ files"},
     {"0\n\n", "at least 1, not '0'"},
     {"-1\n\n", "number of atoms"},
     {"1\n", "in.xyz:1: the comment line"},
@@ -307,7 +307,7 @@ static const char *const bad_structures[][2] = {
     {"1\nLattice=\"9 0 0 0 9 0 0 0 9\" pbc=\"Tx Ty Fz\"\nH 0 0 0\n", "three of T and F"},
     {"1\nLattice=\"9 0 0 0 9 0 0 0 9\" pbc=\"T T T F\"\nH 0 0 0\n", "three of T and F"},
     {"1\nLattice=\"1 0 0 0 1 0 0 0 0\"\nH 0 0 0\n", "dependent"},
-    {"1\npbc=\"T T T\"\nH 0 0 0\n", "no Lattice"},
+    {"1\npbc=\"T T T\"\nH 0 0 0\n", "pbc without Lattice"},
     {"1\nLattice=\"1 0 0 0 1 0 0 0 1\" pbc=\"T T\"\nH 0 0 0\n", "three of T and F"},
     {"1\nProperties=species:S:1\nH 0 0 0\n", "must have species:S:1 (or Z:I:1) and pos:R:3"},
     {"2\n\nH 0 0 0\nH 0 0 0.1\n", "0.1000 A apart"},
@@ -320,9 +320,9 @@ static const char *const bad_structures[][2] = {
     {"1\nProperties=species:S:1:pos:R:3:move:L:1\nH 0 0 0 t\n", "move of atom 1 is 't', not T or F"},
     {"1\nProperties=species:S:1:pos:R:3:f:R:999999999\nH 0 0 0 1\n", "Properties must be triples"},
     {"1\nProperties=species:S:1:Z:I:1:pos:R:3\nH 2 0 0 0\n", "species and Z of atom 1 contradict"},
-    {"99999999999\n\nH 0 0 0\n", "99999999999 atoms, and a frame may have 100000000"},
+    {"99999999999\n\nH 0 0 0\n", "99999999999 atoms; a frame has at most 100000000"},
     {"99999999\n\nH 0 0 0\n", "the file ends after 1 of 99999999 atoms"},
-    {"nan\n\nH 0 0 0\n", "number of atoms is expected"},
+    {"nan\n\nH 0 0 0\n", "expected the number of atoms"},
 };
 enum { N_BAD = sizeof bad_structures / sizeof *bad_structures };
 
@@ -341,8 +341,8 @@ START_TEST(unusual_files)
   snprintf(text, sizeof text, "1\nLattice=\"9 0 0 0 9 0 0 0 9\" pbc=\"True F true\" %s\nH 0 0 0\n", name);
   write_text(xyz_path, text);
   expect(run("evaluate '%s' '%s' --json", model_path, xyz_path), 0, "aaaa\"");
-  expect(run("evaluate '%s' /", model_path), 1, "cannot be read on: Is a directory");
-  expect(run("evaluate '%s' /dev/zero", model_path), 1, "a byte that is zero");
+  expect(run("evaluate '%s' /", model_path), 1, "read error: Is a directory");
+  expect(run("evaluate '%s' /dev/zero", model_path), 1, "a NUL byte");
   expect(run("info /dev/zero"), 1, "is not a file");
   expect(run("info '%s' >/dev/full", model_path), 1, "");
   expect(run("check >/dev/full"), 1, "");

@@ -257,7 +257,8 @@ START_TEST(bad_input)
   const double cube[3][3] = {{9, 0, 0}, {0, 9, 0}, {0, 0, 9}}, far[2][3] = {{0, 0, 0}, {0, 1.1e7, 0}};
   test_fails(mlff_system_create(2, species, far, cube, NULL, 5, &system, &error), error, MLFF_E_NUMERIC,
              "atom 1 is 1.1e+07 A");
-  test_fails(mlff_system_create(2, species, pos, tiny, NULL, 5, &system, &error), error, MLFF_E_ARG, "too small");
+  test_fails(mlff_system_create(2, species, pos, tiny, NULL, 5, &system, &error), error, MLFF_E_ARG,
+             "use a larger cell");
   test_fails(mlff_system_create(2, species, pos, open, NULL, 5, &system, &error), error, MLFF_E_ARG, "cell vector 1");
   test_fails(mlff_system_create(2, species, pos, NULL, pbc, 5, &system, &error), error, MLFF_E_ARG, "no cell");
   ck_assert_ptr_null(system);
@@ -290,7 +291,7 @@ START_TEST(too_many_images)
     } else {
       system = NULL;
       test_fails(mlff_system_create(1, species, (const double(*)[3]) pos, cell, NULL, 5, &system, &error), error,
-                 MLFF_E_ARG, "too small");
+                 MLFF_E_ARG, "use a larger cell");
       ck_assert_ptr_null(system);
     }
     test_ok(mlff_system_create(1, species, (const double(*)[3]) pos, cell, none, 5, &system, &error), error);
@@ -352,11 +353,11 @@ START_TEST(laws)
   parts p;
   make_parts(&p);
   test_ok(mlff_graph_check(&p.graph, 2, &error), error);
-  LAW(p.graph.n_local = -1, "impossible sizes");
-  LAW(p.graph.n_nodes = 1, "impossible sizes");
-  LAW(p.graph.n_nodes = 5, "impossible sizes");
-  LAW(p.graph.n_interior = -1, "impossible sizes");
-  LAW(p.graph.n_interior = p.graph.n_local + 1, "impossible sizes");
+  LAW(p.graph.n_local = -1, "inconsistent sizes");
+  LAW(p.graph.n_nodes = 1, "inconsistent sizes");
+  LAW(p.graph.n_nodes = 5, "inconsistent sizes");
+  LAW(p.graph.n_interior = -1, "inconsistent sizes");
+  LAW(p.graph.n_interior = p.graph.n_local + 1, "inconsistent sizes");
   LAW(p.graph.n_interior = p.graph.n_local, "is interior");
   LAW(p.graph.nbr = NULL, "NULL");
   LAW(p.graph.row = NULL, "NULL");

@@ -74,7 +74,7 @@ START_TEST(missing_files)
   remove(weights);
   test_fails(mlff_model_open(path, NULL, &model, &error), error, MLFF_E_IO, "test.safetensors");
   test_fails(mlff_model_open(NULL, NULL, &model, &error), error, MLFF_E_ARG, "NULL");
-  test_fails(mlff_model_open("test.safetensors", NULL, &model, &error), error, MLFF_E_ARG, "name the model file");
+  test_fails(mlff_model_open("test.safetensors", NULL, &model, &error), error, MLFF_E_ARG, "give the model file");
   ck_assert_ptr_null(model);
   mlff_model_close(NULL);
   test_tmp_remove(dir);

@@ -152,7 +152,9 @@ START_TEST(domain_is_told)
       ck_assert(!info->temperature && !info->density && !info->distances);
       ck_assert(!info->pressure && !info->triples && info->max_force == 0);
       ck_assert(!strstr(said, "shortest") && !strstr(said, "both near") && !strstr(said, "GPa"));
-      ck_assert(strstr(said, "  not known    temperature, density, pressure, largest force, pairs, triples: the file"));
+      ck_assert(
+          strstr(said,
+                 "  not known    temperature, density, pressure, largest force, pairs, triples: not in the file"));
     }
     free(said);
     mlff_model_close(model);
@@ -313,14 +315,14 @@ static const damage damages[] = {
     {"name: test", "name: [test]", "name", "must be a value, not a sequence"},
     {"name: test", "name: ''", "name", "is empty"},
     {"name: test", "nome: test", NULL, "key 'name' is missing"},
-    {"name: test", "name: test\nname: again", "name: again", "there twice, first in line 2"},
+    {"name: test", "name: test\nname: again", "name: again", "is a duplicate of line 2"},
     {"cutoff: 4", "cutoff: '4'", "cutoff", "not a finite number"},
     {"cutoff: 4", "cutoff: four", "cutoff", "'four' is not a finite number"},
     {"cutoff: 4", "cutoff: .inf", "cutoff", "not a finite number"},
     {"cutoff: 4", "cutoff: -4", "cutoff", "expected 0.1 to 100"},
     {"elements: [H, O]", "elements: [H, Ox]", "elements", "'Ox' is not a chemical symbol"},
     {"elements: [H, O]", "elements: [H, h]", "elements", "'h' is not a chemical symbol"},
-    {"elements: [H, O]", "elements: [H, H]", "elements", "H is there twice"},
+    {"elements: [H, O]", "elements: [H, H]", "elements", "H is a duplicate"},
     {"elements: [H, O]", "elements: []", "elements", "has 0 elements"},
     {"elements: [H, O]", "elements: H", "elements", "must be a sequence, not a value"},
     {"elements: [H, O]", "elements: [H, [O]]", "elements", "must be text, not sequence"},
@@ -329,7 +331,7 @@ static const damage damages[] = {
     {"length: angstrom", "length: bohr", "units", "is 'bohr', expected one of: angstrom"},
     {"energy: eV", "energy: rydberg", "units", "is 'rydberg', expected one of: eV, hartree, kcal/mol"},
     {"energy_in_eV: 1", "energy_in_eV: 27.2", "units", "one eV is about 1"},
-    {"file: test.safetensors", "file: ../test.safetensors", "weights: {", "without folders"},
+    {"file: test.safetensors", "file: ../test.safetensors", "weights: {", "without directories"},
     {"sha256: ", "sha256: Z", "weights: {", "64 lower-case hex digits"},
     {"license: MIT", "licence: MIT", "provenance", "key 'license' is missing"},
     {"min_distance: 0.", "min_distance: 9.", "min_distance", "expected 0 to 4"},
@@ -341,22 +343,22 @@ static const damage damages[] = {
     {"density: [0.95, 1.05]", "density: [0.95, .nan]", "density", "not a finite number"},
     {SHORTEST("0.85"), "domain.distances: must be a mapping, not a value"},
     {SHORTEST("[0.85]"), "must be a mapping, not a sequence"},
-    {SHORTEST("{}"), "has no pair: leave the key out"},
-    {SHORTEST("{HO: 1}"), "distances.HO: must be named by two elements, such as H-O"},
+    {SHORTEST("{}"), "has no pair; remove the key"},
+    {SHORTEST("{HO: 1}"), "distances.HO: must be two elements, such as H-O"},
     {SHORTEST("{H-N: 1}"), "'N' is not among the model's elements"},
     {SHORTEST("{H-O: [1]}"), "must be a value, not a sequence"},
     {SHORTEST("{H-O: near}"), "'near' is not a finite number"},
     {SHORTEST("{H-O: 0}"), "is 0 A, expected more than 0"},
-    {SHORTEST("{H-O: 4.01}"), "expected more than 0 and not more than the model's cutoff, 4 A"},
-    {SHORTEST("{H-O: 1, O-H: 1}"), "O-H is there twice: it is the same pair as H-O"},
+    {SHORTEST("{H-O: 4.01}"), "expected a distance above 0 and up to the cutoff 4 A"},
+    {SHORTEST("{H-O: 1, O-H: 1}"), "O-H is a duplicate of H-O"},
     {SHORTEST("{O-O: 2.2, H-O: 0.29}"), "H-O is 0.29 A, less than min_distance, 0.3 A"},
     {TRAINED("{H-H: 1, H-O: 1}"), "O is not among domain.elements"},
     {"  density: [", "  pressure: [2, 1]\n  density: [", "  pressure", "is [2, 1], expected low <= high"},
     {"  density: [", "  max_force: -1\n  density: [", "  max_force", "expected 0 to 1e+09"},
-    {"  density: [", "  triples: {O: {O-O: 2}}\n  density: [", "  triples", "needs the distances of pairs"},
+    {"  density: [", "  triples: {O: {O-O: 2}}\n  density: [", "  triples", "requires domain.distances"},
     {TRIPLES("2"), "must be a mapping, not a value"},
     {TRIPLES("{O: 2}"), "triples.O: must be a mapping, not a value"},
-    {TRIPLES("{O: {O-O: 5}}"), "not more than the model's cutoff, 4 A"},
+    {TRIPLES("{O: {O-O: 5}}"), "up to the cutoff 4 A"},
     {TRIPLES("{O: {H-H: 1, O-H: 1.9}}"), "O: H-O is 1.9 A, less than 2 A, the shortest distance of its pairs"},
     {TRIPLES("{H: {H-O: 3}}"), "H: H-O has pairs that are not in domain.distances"},
     {"domain:\n  elements: [H, O]", "domain:\n  elements: [H, N]", "domain:\n  elements", NULL},
@@ -367,8 +369,8 @@ static const damage damages[] = {
     {REPEL("{cutoffs: {H-O: 1}}"), "key 'kind' is missing"},
     {REPEL("{kind: born, cutoffs: {H-O: 1}}"), "is 'born', expected one of: zbl"},
     {REPEL("{kind: zbl, cutoffs: 1.0}"), "must be a mapping, not a value"},
-    {REPEL("{kind: zbl, cutoffs: {}}"), "has no pair: leave the block repulsion out"},
-    {REPEL("{kind: zbl, cutoffs: {HO: 1}}"), "cutoffs.HO: must be named by two elements, such as H-O"},
+    {REPEL("{kind: zbl, cutoffs: {}}"), "has no pair; remove the block repulsion"},
+    {REPEL("{kind: zbl, cutoffs: {HO: 1}}"), "cutoffs.HO: must be two elements, such as H-O"},
     {REPEL("{kind: zbl, cutoffs: {H-C: 1}}"), "cutoffs.H-C: 'C' is not among the model's elements"},
     {REPEL("{kind: zbl, cutoffs: {Q-H: 1}}"), "'Q' is not among the model's elements"},
     {REPEL("{kind: zbl, cutoffs: {-H: 1}}"), "'' is not among the model's elements"},
@@ -378,10 +380,9 @@ static const damage damages[] = {
     {REPEL("{kind: zbl, cutoffs: {H-O: .nan}}"), "not a finite number"},
     {REPEL("{kind: zbl, cutoffs: {H-O: 0}}"), "is 0 A, expected more than 0"},
     {REPEL("{kind: zbl, cutoffs: {H-O: -1}}"), "is -1 A, expected more than 0"},
-    {REPEL("{kind: zbl, cutoffs: {H-O: 4.01}}"),
-     "is 4.01 A, expected more than 0 and not more than the model's cutoff, 4"},
-    {REPEL("{kind: zbl, cutoffs: {H-O: 1, O-H: 1}}"), "O-H is there twice: it is the same pair as H-O"},
-    {REPEL("{kind: zbl, cutoffs: {H-O: 1, H-O: 1}}"), "there twice"},
+    {REPEL("{kind: zbl, cutoffs: {H-O: 4.01}}"), "is 4.01 A, expected a distance above 0 and up to the cutoff 4"},
+    {REPEL("{kind: zbl, cutoffs: {H-O: 1, O-H: 1}}"), "O-H is a duplicate of H-O"},
+    {REPEL("{kind: zbl, cutoffs: {H-O: 1, H-O: 1}}"), "is a duplicate of line"},
     {"name: test", "name: &a test", "name", "anchors and aliases"},
     {"name: test", "name: *a", "name", "anchors and aliases"},
     {"name: test", "name: !!str test", "name", "tags"},
@@ -431,7 +432,7 @@ START_TEST(damaged_documents)
   char deep[200];
   memset(deep, '[', sizeof deep);
   test_fails(mlff_modelfile_parse("x.yaml", deep, sizeof deep, m.weights, m.weights_size, &file, &error), error,
-             MLFF_E_FORMAT, "levels deep");
+             MLFF_E_FORMAT, "nested more than");
   for (size_t n = 0; n < m.yaml_size; n += 7) { /* cut off anywhere, also without a terminating zero */
     char *cut = malloc(n ? n : 1);
     memcpy(cut, m.yaml, n);

@@ -376,7 +376,7 @@ static const char *const bad_rules[][2] = {
     {"rules:\n  - {metric: cv, below: 1}\n  - {metric: cv, below: 2}\n", "rules.yaml:3: a second rule"},
     {"rules: [{metric: cv, ratio_below: 1, significant: true}]\n", "significant goes with"},
     {"rules: [{metric: mean_latency_ms, ratio_below: 1, significant: maybe}]\n", "neither true nor false"},
-    {"rules: [{metric: cv, below: 1, below: 2}]\n", "is there twice"},
+    {"rules: [{metric: cv, below: 1, below: 2}]\n", "is a duplicate of line"},
 };
 enum { N_BAD = sizeof bad_rules / sizeof *bad_rules };
 

@@ -150,7 +150,7 @@ START_TEST(failures)
   cli_list *list = NULL;
   cli_structures_keep(1 << 20);
   test_fails(cli_file_take("/nowhere/water.xyz", &file, &error), error, MLFF_E_IO, "cannot be opened");
-  test_fails(cli_file_take(dir, &file, &error), error, MLFF_E_IO, "cannot be read on: Is a directory");
+  test_fails(cli_file_take(dir, &file, &error), error, MLFF_E_IO, "read error: Is a directory");
   ck_assert_uint_eq(cli_structures_bytes(), 0);
   file = take_file();
   for (int n = 1; n <= 2; n++) test_fails(cli_list_take(file, 0, -1, n, &list, &error), error, MLFF_E_ARG, "cutoff");

@@ -153,7 +153,7 @@ START_TEST(what_is_said)
   ck_assert_str_eq(found[MLFF_WATCHED_PAIR].text,
                    "C-O distance 3 A (X4, X1) is below 4 A, the cutoff, within which there was no such pair");
   ck_assert_str_eq(found[MLFF_WATCHED_TRIPLE].text,
-                   "H-O-H with both ends within 1.5 A (centre X1, ends X2, X3) is below 1.6 A, the smallest one");
+                   "H-O-H with both ends within 1.5 A (center X1, ends X2, X3) is below 1.6 A, the smallest one");
   ck_assert_str_eq(found[MLFF_WATCHED_FORCE].text, "force 13 eV/A on X3 (H) is above 10 eV/A, the largest one");
   d.triples[(2 * N_ELEMENTS + 0) * N_ELEMENTS + 0] = 0;
   mlff_watch_atoms(watch, mlff_system_graph(system), NULL, found);
@@ -235,8 +235,9 @@ START_TEST(margins)
       ck_assert_msg((found[kind].excess > 1) == (kind == (int) cases[k].kind && cases[k].is_outside), "case %zu: %s", k,
                     mlff_watched_name(kind));
   }
-  ck_assert_str_eq(found[MLFF_WATCHED_PRESSURE].text, "pressure -1.088 GPa without its kinetic part (mean of 10 looks, "
-                                                      "every 100 steps) is outside of -1 to 3 GPa");
+  ck_assert_str_eq(found[MLFF_WATCHED_PRESSURE].text,
+                   "pressure -1.088 GPa without its kinetic part (mean of 10 checks, "
+                   "every 100 steps) is outside of -1 to 3 GPa");
   mlff_watch_free(watch);
 }
 END_TEST

@@ -27,7 +27,7 @@ static mlff_status check_species(const ani_net *net, const mlff_graph *graph, ml
     if (s >= net->n_elements || (s >= 0 && !net->use[s]))
       return mlff_fail(
           error, MLFF_E_ARG,
-          "%s is of species %d, which was not announced when the model was opened; name all elements that can occur",
+          "%s is of species %d, but the model was opened without that element; list all elements that can occur",
           mlff_atom_name(graph, a, name), (int) s);
   }
   return MLFF_OK;
@@ -42,7 +42,8 @@ static mlff_status order_atoms(ani_net *net, const mlff_graph *graph, mlff_error
   if (graph->n_local > net->order_capacity) {
     const int32_t capacity = graph->n_local + graph->n_local / 4;
     int32_t *order = realloc(net->order, (size_t) capacity * sizeof *order);
-    if (!order) return mlff_fail(error, MLFF_E_NOMEM, "out of memory for the order of %d atoms", (int) graph->n_local);
+    if (!order)
+      return mlff_fail(error, MLFF_E_NOMEM, "out of memory for the block order of %d atoms", (int) graph->n_local);
     net->order = order;
     net->order_capacity = capacity;
   }

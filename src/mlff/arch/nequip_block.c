@@ -12,8 +12,8 @@ static mlff_status read_counts(nequip_loader *in, const mlff_yaml *parent, const
   for (int k = 0; !bad && k < *n; k++)
     bad = !((*values)[k] >= 1 && (*values)[k] <= high && floor((*values)[k]) == (*values)[k]);
   if (!bad) return MLFF_OK;
-  return mlff_yaml_fail(in->file, parent, in->error, "%s: %d to %d whole numbers of 1 to %d are expected", key, n_low,
-                        n_high, high);
+  return mlff_yaml_fail(in->file, parent, in->error, "%s: expected %d to %d integers from 1 to %d", key, n_low, n_high,
+                        high);
 }
 
 static mlff_status read_basis(nequip_loader *in, const mlff_yaml *block)

@@ -116,7 +116,7 @@ static mlff_status shape_layer(nequip_loader *in, int t)
   for (int k = 0; k < in->n_paths; k++) in->paths[k].out += layer->sums.offset[in->paths[k].l3];
   if (layer->z.ld <= NEQUIP_MAX_WIDTH) return MLFF_OK;
   return mlff_fail(in->error, MLFF_E_UNSUPPORTED,
-                   "nequip: %lld numbers of an atom before a gate, at most %d are possible", (long long) layer->z.ld,
+                   "nequip: %lld features per atom before a gate; at most %d are supported", (long long) layer->z.ld,
                    NEQUIP_MAX_WIDTH);
 }
 

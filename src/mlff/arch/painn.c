@@ -1,4 +1,4 @@
-/* painn.c: PaiNN: buffers, the order of blocks and layers, and the architecture. The layers are in painn_block.c, loading
+/* painn.c: PaiNN: buffers, the order of blocks and layers, and the architecture. Layers are in painn_block.c, loading
  * is in painn_load.c.
  *
  * K. T. Schuett, O. T. Unke, M. Gastegger, Equivariant message passing for the prediction of tensorial properties and
@@ -193,7 +193,7 @@ static mlff_status find_reach(painn_net *net, const mlff_graph *graph, int64_t n
     net->reach_room = 0;
     net->reach = malloc((size_t) n_blocks * sizeof *net->reach);
     if (!net->reach)
-      return mlff_fail(error, MLFF_E_NOMEM, "out of memory for the order of %d atoms", (int) graph->n_local);
+      return mlff_fail(error, MLFF_E_NOMEM, "out of memory for the block order of %d atoms", (int) graph->n_local);
     net->reach_room = n_blocks;
   } else if (net->reach_list_id == graph->list_id && graph->list_id != 0 && net->reach_n_local == graph->n_local &&
              net->reach_block == net->block) {

@@ -31,7 +31,7 @@ static mlff_status read_device(const char *device, int *number, mlff_error *erro
   char *end = NULL;
   const long n = strtol(device + 5, &end, 10);
   if (end == device + 5 || *end || n < 0 || n > 999)
-    return mlff_fail(error, MLFF_E_ARG, "device '%s': N of cuda:N is a number from 0 on", device);
+    return mlff_fail(error, MLFF_E_ARG, "device '%s': N of cuda:N must be an integer from 0", device);
   *number = (int) n;
   return MLFF_OK;
 }
@@ -130,7 +130,7 @@ static mlff_backend *try_gpu(int local_rank, const char *kernels, const char *pr
   mlff_error error = {0};
   mlff_backend *backend = NULL;
   if (kernels && !is(kernels, "auto")) {
-    snprintf(why, size, "kernels '%.20s' are the CPU's", kernels);
+    snprintf(why, size, "kernels '%.20s' are for the CPU", kernels);
     return NULL;
   }
   if (n_gpus(why, size) == 0) return NULL;
@@ -149,7 +149,7 @@ mlff_status mlff_backend_open(const char *device, int local_rank, const char *pr
   if (number == DEVICE_ANY_GPU) number = gpu_of_rank(local_rank);
   if (number >= 0) {
     if (kernels && !is(kernels, "auto"))
-      return mlff_fail(error, MLFF_E_ARG, "kernels '%s' are for 'device cpu'; a GPU has kernels 'auto' only", kernels);
+      return mlff_fail(error, MLFF_E_ARG, "kernels '%s' are for device cpu; use 'auto' on a GPU", kernels);
     return open_gpu(number, precision, backend, error);
   }
   if (number == DEVICE_AUTO) {
@@ -191,17 +191,16 @@ static mlff_status out_of_memory(mlff_backend *backend, size_t wanted, mlff_erro
   size_t free_bytes = 0, total_bytes = 0;
   if (!backend->ops->memory)
     return mlff_fail(error, MLFF_E_NOMEM,
-                     "out of memory: %.1f MB more wanted on %s, %.1f MB in use; use fewer atoms per rank",
+                     "out of memory: cannot allocate %.1f MB on %s, %.1f MB in use; use fewer atoms per rank",
                      (double) wanted / 1e6, backend->name, (double) backend->memory.bytes / 1e6);
   MLFF_TRY(backend->ops->memory(backend, &free_bytes, &total_bytes, error)); /* it may have failed for good */
   const double held = (double) backend->memory.bytes, others = (double) (total_bytes - free_bytes) - held;
-  return mlff_fail(
-      error, MLFF_E_NOMEM,
-      "out of memory: %.1f MB more wanted on %s, where %.1f of %.1f MB are free, %.1f MB in use by this model and "
-      "%.1f MB by others; use fewer atoms per rank, or a GPU that no other rank or program uses (nvidia-smi lists "
-      "them)",
-      (double) wanted / 1e6, backend->name, (double) free_bytes / 1e6, (double) total_bytes / 1e6, held / 1e6,
-      others > 0.0 ? others / 1e6 : 0.0);
+  return mlff_fail(error, MLFF_E_NOMEM,
+                   "out of memory: cannot allocate %.1f MB on %s, where %.1f of %.1f MB are free, %.1f MB in use by "
+                   "this model and %.1f MB by others; use fewer atoms per rank, or a GPU that no other rank or program "
+                   "uses (nvidia-smi lists them)",
+                   (double) wanted / 1e6, backend->name, (double) free_bytes / 1e6, (double) total_bytes / 1e6,
+                   held / 1e6, others > 0.0 ? others / 1e6 : 0.0);
 }
 
 mlff_status mlff_buf_reserve(mlff_backend *backend, mlff_buf *buf, size_t bytes, mlff_error *error)

@@ -225,27 +225,25 @@ static mlff_status choose_for_mixed(const char **kernels, mlff_error *error)
   *kernels = !mlff_cpu_lacks("amx") && may_use_tiles() ? "amx" : "avx512_bf16";
   if (!mlff_cpu_lacks(*kernels)) return MLFF_OK;
   mlff_cpu_describe_mixed(found, sizeof found);
-  return mlff_fail(
-      error, MLFF_E_UNSUPPORTED,
-      "precision 'mixed' of the CPU needs instructions for products in bf16 (%s): use fp32; or, to try it "
-      "and slower than fp32, name kernels that compute the same without them: generic, or another path of fp32",
-      found);
+  return mlff_fail(error, MLFF_E_UNSUPPORTED,
+                   "precision mixed on the CPU needs bf16 instructions (%s): use fp32. To test mixed without them, "
+                   "slower than fp32, select kernels generic or another path of fp32",
+                   found);
 }
 
 static mlff_status check_path(const char *asked, int is_mixed, mlff_error *error)
 {
   const char *const lacks = mlff_cpu_lacks(asked);
   if (is_for_products(asked) && !is_mixed)
-    return mlff_fail(error, MLFF_E_ARG, "kernels '%s' are for precision mixed; use 'auto' (here: %s)", asked,
+    return mlff_fail(error, MLFF_E_ARG, "kernels '%s' require precision mixed; use 'auto' (here: %s)", asked,
                      mlff_cpu_best_kernels("fp32"));
   if (lacks)
     return mlff_fail(error, MLFF_E_UNSUPPORTED, "kernels '%s': %s; use %s'auto' (here: %s)", asked, lacks,
                      is_mixed ? "precision fp32 and " : "", mlff_cpu_best_kernels("fp32"));
   if (is(asked, "amx") && !may_use_tiles())
-    return mlff_fail(
-        error, MLFF_E_UNSUPPORTED,
-        "kernels 'amx': the operating system does not allow this program to use tiles (an alternate signal "
-        "stack may be too small for them); use 'avx512_bf16', or precision fp32");
+    return mlff_fail(error, MLFF_E_UNSUPPORTED,
+                     "kernels 'amx': the operating system refuses AMX tiles, possibly because an alternate signal "
+                     "stack is too small; use avx512_bf16 or precision fp32");
   return MLFF_OK;
 }
 

@@ -51,11 +51,10 @@ static mlff_status compare(mlff_backend *backend, const mlff_ops *right, int who
   MLFF_TRY(compute(backend, right, &p, wanted, error));
   for (int k = 0; k < N_ROWS * N_OUT; k++)
     if (!(fabs((double) y[k] - (double) wanted[k]) <= tolerance))
-      return mlff_fail(
-          error, MLFF_E_NUMERIC,
-          "kernels '%s': a product made to check their instructions is wrong (%.9g instead of %.9g in row %d, "
-          "column %d): use precision fp32 on this processor, and please report it",
-          backend->kernels, (double) y[k], (double) wanted[k], k / N_OUT, k % N_OUT);
+      return mlff_fail(error, MLFF_E_NUMERIC,
+                       "kernels '%s': the check of their instructions failed (%.9g instead of %.9g in row %d, column "
+                       "%d); use precision fp32 on this processor, and please report it",
+                       backend->kernels, (double) y[k], (double) wanted[k], k / N_OUT, k % N_OUT);
   return MLFF_OK;
 }
 

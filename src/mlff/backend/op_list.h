@@ -1,21 +1,21 @@
-/* op_list.h: every operation of a backend, a row each. The table (ops.h), the declarations and the tables of the CPU
- * (cpu/cpu.h, cpu/table.c) and of GPUs (cuda/ops_cuda.h, cuda/table.cu), the operations of forecasts (tables.c) and
- * those that are timed (model/spans.c) are made from it. Included once for each, so without a guard; who includes it
- * defines OP, and what else it wants to see apart:
+/* op_list.h: every operation of a backend, one row each. Generated from it: the table (ops.h), the declarations and
+ * tables of the CPU (cpu/cpu.h, cpu/table.c) and of GPUs (cuda/ops_cuda.h, cuda/table.cu), the operations of forecasts
+ * (tables.c) and the timed ones (model/spans.c). It is included several times and has no guard. The includer defines
+ * OP, and optionally the others:
  *
  *   OP(name, returns, parameters, arguments, span, forecast, bodies)
- *   OP_SIMPLE(name, type, span)   of one argument `const type *args`, which cannot fail: SKIPPED, BOTH
- *   OP_HOST(as OP)                that does not depend on the element type
+ *   OP_SIMPLE(name, type, span)   one argument `const type *args`, cannot fail: SKIPPED, BOTH
+ *   OP_HOST(as OP)                independent of the element type
  *   OP_SIZE(name, cpu, gpu)       no operation: a size or preference of a backend
  *
  *   name      in mlff_ops. Bodies are MLFF_CPU(name_cpu) in cpu/ and MLFF_CUDA(name_cuda) in ../../cuda/, of OP_HOST
  *             name_cpu and name_cuda; the contract is in the header of the family, ops.h, ops_painn.h ...
- *   span      what its time belongs to, MLFF_SPAN_*; NONE; PRODUCT, PRODUCTS: DENSE or DENSE_BACKWARD, by the matrix;
- *             HALO: EXCHANGE, unless there is no halo; HALO_PART: the same, as part of a call that HALO counts
- *   forecast  of memory (mlff_backend.forecast), on the CPU. RUNS: reserves buffers and stops by itself, or is never
- *             called; SKIPPED: has nothing to reserve and does nothing
- *   bodies    BOTH; GPU_ONLY: NULL on the CPU; FUSED: GPU_ONLY, and does several operations in one kernel, so that it
- *             is NULL also while these are timed, and when the user wants none (mlff_options.fuse)
+ *   span      MLFF_SPAN_* of its time; NONE; PRODUCT, PRODUCTS: DENSE or DENSE_BACKWARD, by the matrix; HALO: EXCHANGE,
+ *             unless there is no halo; HALO_PART: the same, as part of a call that HALO counts
+ *   forecast  of memory (mlff_backend.forecast), on the CPU. RUNS: reserves buffers and returns, or is never called;
+ *             SKIPPED: reserves nothing and does nothing
+ *   bodies    BOTH; GPU_ONLY: NULL on the CPU; FUSED: GPU_ONLY, fuses several operations into one kernel. NULL while
+ *             these are timed, and with mlff_options.fuse "no"
  */
 #define OP_SIMPLE(name, type, span) \
   OP(name, void, (mlff_backend * backend, const type *args), (backend, args), span, SKIPPED, BOTH)
@@ -72,8 +72,8 @@ OP(forces, mlff_status, (mlff_backend * backend, const mlff_forces_args *args, m
 
 /* ---- PaiNN: ops_painn.h ------------------------------------------------------------------------------------------ */
 
-/* 48: 8 tiles of the matrix product; the scratch of a block stays in the second-level cache. 98304: time per atom has
- * settled, and memory of blocks, 12 kB per atom of 64 features, is a tenth of that of a million atoms */
+/* 48: 8 tiles of the GEMM; the scratch of a block stays in the second-level cache. 98304: larger blocks are not faster,
+ * and need more memory (12 kB per atom with 64 features) */
 OP_SIZE(painn_block, 48, 98304)
 /* GPUs capture a step, whose order of launches must not depend on the list */
 OP_SIZE(painn_depth_first, 1, 0)
@@ -98,8 +98,8 @@ OP_SIMPLE(painn_readout, mlff_painn_readout_args, DENSE)
 
 /* ---- ANI: ops_ani.h ---------------------------------------------------------------------------------------------- */
 
-/* 132: 22 tiles of the matrix product; activations stay in the second-level cache. 16384: enough for every
- * multiprocessor, 200 MB for the largest published networks */
+/* 132: 22 tiles of the GEMM; activations stay in the second-level cache. 16384: fills a GPU; 200 MB for the largest
+ * published networks */
 OP_SIZE(ani_block, 132, 16384)
 OP_SIZE(ani_members, 1, INT64_MAX)
 OP(aev_setup, mlff_status,
@@ -121,8 +121,7 @@ OP(ani_networks, int, (mlff_backend * backend, const mlff_ani_networks *networks
 
 /* ---- Orb: ops_orb.h ---------------------------------------------------------------------------------------------- */
 
-/* 160: with H = 512 floats, two hidden arrays are 0.6 MB. 32768: enough for every multiprocessor; with H = 512 floats,
- * arrays of a block are 270 MB */
+/* 160: two hidden arrays take 0.6 MB for H = 512 floats. 32768: fills a GPU; 270 MB per block for H = 512 floats */
 OP_SIZE(orb_block, 160, 32768)
 OP(orb_graph, mlff_status,
    (mlff_backend * backend, const mlff_graph *graph, const mlff_edges *edges, int n_neighbours, mlff_orb_graph *out,
@@ -141,9 +140,9 @@ OP(orb_sum, mlff_status,
 
 /* ---- NequIP: ops_nequip.h ---------------------------------------------------------------------------------------- */
 
-/* 24: 4 tiles of the matrix product; sums of a block, 22 KB an atom, stay in the second-level cache */
+/* 24: 4 tiles of the GEMM; sums of a block, 22 KB per atom, stay in the second-level cache */
 OP_SIZE(nequip_block, 24, INT64_MAX)
-/* 131072: 1500 atoms and more, enough for every multiprocessor; 370 MB in float for the largest published networks */
+/* 131072: 1500 atoms or more, which fill a GPU; 370 MB in float for the largest published networks */
 OP_SIZE(nequip_messages, 0, 131072)
 OP_SIMPLE(nequip_terms, mlff_nequip_terms_args, DESCRIPTOR)
 OP_SIMPLE(nequip_first, mlff_nequip_first_args, MESSAGE)

@@ -1,8 +1,8 @@
 /* ops.h: the contract of every operation that a backend provides.
  *
  * `real` is float or double, the backend's element type; matrices are row-major with a leading dimension (ld, in
- * elements). Sizes of 0 are legal everywhere. Outputs never alias inputs unless a comment allows it. Outputs are `=`
- * unless stated `+=`. Ops do not allocate; they cannot fail except where they return mlff_status.
+ * elements). All sizes may be 0. Outputs do not alias inputs unless stated, and are `=` unless stated `+=`. Ops do not
+ * allocate, and fail only if they return mlff_status.
  * CPU implementations: cpu/<stem>.c; CUDA twins: cuda/<stem>.cu. op_list.h has a row for each.
  */
 #ifndef MLFF_OPS_H
@@ -16,27 +16,27 @@
 
 /* ---- memory: cpu/backend_cpu.c, cuda/backend_cuda.cpp ------------------------------------------------------------
  *
- *   alloc            NULL when there is no memory
- *   memory           of the device, or its failure; NULL where it is the host's
- *   upload_reals     reals on the backend from doubles on the host: n elements; download_reals: and back
- *   owns_graph       MLFF_OK when the arrays of a graph with on_device are in this backend's memory; of a list that is
- *                    not new only positions are looked at. NULL: this backend has no memory that others could write */
+ *   alloc            NULL if memory is short
+ *   memory           free and total memory of the device; NULL on the host
+ *   upload_reals     converts n doubles on the host to reals on the backend; download_reals: the reverse
+ *   owns_graph       MLFF_OK if the arrays of a graph with on_device are in this backend's memory; checks only the
+ *                    positions unless the list is new. NULL if callers cannot write this backend's memory */
 
 /* ---- linear.c -------------------------------------------------------------------------------------------------
  *
  *   linear_pack      weight: double [n_out][n_in] row-major, bias [n_out] or NULL. transpose: pack so that linear
- *                    computes y[n_in] = x[n_out] W, the product of the backward pass (bias must be NULL)
- *   linear_many      n products at once, of any shapes; none reads what another one writes
+ *                    computes y[n_in] = x[n_out] W, the GEMM of the backward pass (bias must be NULL)
+ *   linear_many      n independent GEMMs of any shapes
  *   atoms_begin      from here to atoms_end, `linear`, painn_mix_* and painn_readout on rows of n_atoms atoms may be
  *                    deferred and done by one fused kernel. None of them reads rows that another one writes for another
  *                    atom, and an array has the same rows of atoms in all of them. Any other operation sees their
- *                    results. NULL where nothing is deferred */
+ *                    results. NULL if nothing is deferred */
 
-/* A packed weight matrix, made once at load. Opaque; each backend packs as it likes. */
+/* A packed weight matrix, made at load. Opaque: the layout depends on the backend. */
 typedef struct mlff_linear {
-  int n_in, n_out; /* of the product that it performs (after transposition) */
-  int transposed;  /* packed for the backward pass                           */
-  int n_parts;     /* cpu/linear_mixed.c: bf16 numbers that a number is the sum of, 1 or 2 */
+  int n_in, n_out; /* of the GEMM (after transposition) */
+  int transposed;  /* packed for the backward pass      */
+  int n_parts;     /* cpu/linear_mixed.c: a value is the sum of 1 or 2 bf16 */
   mlff_buf packed, bias;
 } mlff_linear;
 
@@ -47,9 +47,9 @@ typedef enum mlff_act { MLFF_ACT_NONE = 0, MLFF_ACT_SILU, MLFF_ACT_CELU, MLFF_AC
  *   x      real [n_rows][ldx], first n_in columns are read
  *   y      real [n_rows][ldy], first n_out columns are written (accumulate: +=)
  *   slope  real [n_rows][ld_slope] or NULL: act'(x W^T + b), for the backward pass
- *   scale  real [n_rows][ld_scale] or NULL: multiplies the product element by element, after bias. With act CELU it
- *          has values of CELU, whose slopes do that in its place, and the product is not activated; no other act
- *   next   a hint: the matrix of the product after this one (fetched ahead), or NULL
+ *   scale  real [n_rows][ld_scale] or NULL: multiplies the result element by element, after bias. With act CELU,
+ *          `scale` contains CELU values, whose slopes multiply the result, which is not activated; no other act
+ *   next   hint: matrix of the next GEMM, to be prefetched, or NULL
  * y must not alias x; y may alias scale. */
 typedef struct mlff_linear_args {
   int64_t n_rows;
@@ -69,11 +69,11 @@ typedef struct mlff_linear_args {
 
 /* ---- edges.c ---------------------------------------------------------------------------------------------------
  *
- *   edges            uploads what changed and finds the active edges. NaN distances are dropped by r < cutoff, so
- *                    positions are checked here: a non-finite one is MLFF_E_NUMERIC naming the atom (edges are then
- *                    empty but valid) */
+ *   edges            uploads changed arrays and finds the active edges. Positions are checked here, because r < cutoff
+ *                    drops NaN distances: a non-finite one is MLFF_E_NUMERIC with the atom (edges are then empty but
+ *                    valid) */
 
-/* Most candidates of a centre of a graph on the host. */
+/* Most candidates of a center, for a graph on the host. */
 static inline int32_t mlff_longest_row(const mlff_graph *graph)
 {
   int64_t longest = 0;
@@ -84,9 +84,9 @@ static inline int32_t mlff_longest_row(const mlff_graph *graph)
 
 /* Short-range repulsion of a pair of elements (mlff_zbl in ops_math.h). */
 typedef struct mlff_repulsion_pair {
-  double cutoff;  /* A; 0: there is none                                            */
+  double cutoff;  /* A; 0 = none                                                    */
   double inverse; /* 1/A, of the screening length                                   */
-  double factor;  /* half of Z_i Z_j e^2/(4 pi epsilon_0), in A and the model's unit of energy */
+  double factor;  /* Z_i Z_j e^2/(8 pi epsilon_0), in A and the model's unit of energy */
 } mlff_repulsion_pair;
 
 typedef struct mlff_repulsion {
@@ -95,33 +95,33 @@ typedef struct mlff_repulsion {
   mlff_buf pairs; /* mlff_repulsion_pair [n_species][n_species], symmetric   */
 } mlff_repulsion;
 
-/* Active edges, made every step from candidate pairs: r_ij < cutoff. Edge e of centre i: row[i] <= e < row[i+1], in the
- * order of the graph's list. Index arrays are on the backend. */
+/* Active edges (r_ij < cutoff), found every step among the candidate pairs. Edges of center i: row[i] <= e < row[i+1],
+ * in the order of the graph's list. Index arrays are on the backend. */
 typedef struct mlff_edges {
   int32_t n_interior, n_local, n_nodes, n_all; /* of the graph */
-  int32_t longest_row; /* most candidates of a centre: no centre has more edges. Of a graph on the device the
-                          caller of the op `edges` sets it */
+  int32_t longest_row; /* most candidates, and so most edges, of a center. Set by the caller of `edges` for a graph on
+                          the device */
   int64_t n_pairs, n_edges;
-  int64_t n_room; /* edges that arrays of edges need room for: n_edges, or more where a recorded step may find more */
+  int64_t n_room; /* capacity of edge arrays: n_edges, or more if a captured step may find more */
   double cutoff, min_distance;
   int32_t closest[2];              /* graph indices of the closest pair */
   int is_close;                    /* an edge is shorter than the cutoff of the repulsion of its elements */
-  const mlff_repulsion *repulsion; /* set by the caller of the op `edges`; NULL: none */
+  const mlff_repulsion *repulsion; /* set by the caller of `edges`; NULL = none */
   mlff_buf row;                    /* int64 [n_local+1]                                                           */
   mlff_buf nbr;                    /* int32 [n_edges]     graph index j, 0..n_all-1                               */
   mlff_buf node;                   /* int32 [n_edges]     node of j                                               */
   mlff_buf species;                /* int32 [n_edges]     species of j                                            */
   mlff_buf vec;                    /* real  [n_edges][4]  x_j - x_i and r, formed in double and then rounded      */
   mlff_buf center_species;         /* int32 [n_nodes] species of the nodes                                 */
-  uint64_t list_id;                /* of the graph that index uploads belong to                                   */
-  int64_t all_room, pairs_room;    /* backends that record steps: what scratch has room for                      */
+  uint64_t list_id;                /* of the uploaded graph                                                       */
+  int64_t all_room, pairs_room;    /* backends that capture steps: capacity of scratch                           */
   mlff_buf scratch;
 } mlff_edges;
 
 /* ---- repulsion.c ------------------------------------------------------------------------------------------------ */
 
-/* Adds the repulsion of edges->repulsion to what a network gave, half of a pair's energy to each atom of it. Only
- * called when edges->is_close.
+/* Adds edges->repulsion to the outputs of a network, half of a pair's energy to each atom. Called only if
+ * edges->is_close.
  *   grad           real [n_edges][4] += dE/d(x_j - x_i); fourth element untouched
  *   node_energy    real [n_local] +=, or NULL
  *   member_energy  real [n_members][n_local] +=, or NULL */
@@ -134,15 +134,15 @@ typedef struct mlff_repulsion_args {
 /* ---- exchange: cpu/backend_cpu.c, cuda/exchange.cpp --------------------------------------------------------------
  *
  *   exchange_begin, exchange_progress, exchange_finish
- *                    an exchange in parts, with work on interior atoms between them, in which progress may be called.
- *                    finish is called whatever begin returned
+ *                    an exchange in parts, to overlap it with work on interior atoms, during which progress is called.
+ *                    finish is called even if begin failed
  *   exchange_sum     calls halo->reverse on node rows [n_nodes][width]: adds rows of nodes of other ranks to those of
  *                    their owners. Nothing when halo is NULL */
 
-/* Rows of nodes of other ranks, from their owners. Nothing when halo is NULL.
+/* Copies rows of nodes of other ranks from their owners. Nothing if halo is NULL.
  *   edges  n_interior, n_local and n_nodes of the graph
- *   rows   real [n_nodes][width]: from n_interior to n_local as they are sent, those behind are filled. Not to be
- *          touched from begin to finish, but for those before n_interior */
+ *   rows   real [n_nodes][width]: n_interior .. n_local-1 are sent, n_local .. n_nodes-1 received. From begin to finish
+ *          only rows below n_interior may be accessed */
 typedef struct mlff_exchange_args {
   const mlff_halo *halo;
   const mlff_edges *edges;
@@ -152,15 +152,15 @@ typedef struct mlff_exchange_args {
 
 /* ---- forces.c -------------------------------------------------------------------------------------------------- */
 
-/* Turns gradients of the energy by edge vectors into forces and virials; the one place for signs and component order.
+/* Converts gradients of the energy by edge vectors to forces and virials; the only place for signs and component order.
  *   grad   real [n_edges][4]: dE/d(x_j - x_i) of directed edge e, in units of the model; fourth element ignored
  *   scale  converts to eV/A
- *   on_device  forces stay where the backend computes, as result->device_forces
+ *   on_device  forces stay on the device, as result->device_forces
  *   node_energy  real [n_local] or NULL
- *   energy, bad  when not NULL: = the sum of node_energy over atoms that have an element, in units of the model; and
- *          the first node whose force is not finite, -1: none
- *   result forces [n_nodes][3] = (on_device: when not NULL), virial [6] =, atom_virial and atom_centroid
- *          [n_nodes][9] = when not NULL
+ *   energy, bad  if not NULL: = the sum of node_energy over atoms with an element, in units of the model; and the first
+ *          node whose force is not finite, or -1
+ *   result forces [n_nodes][3] = (on_device: if not NULL), virial [6] =, atom_virial and atom_centroid [n_nodes][9] =
+ *          if not NULL
  *   F_i += g_e;  F_node(j) -= g_e;  W_ab -= r_a g_b (symmetrised for `virial`) */
 typedef struct mlff_forces_args {
   const mlff_edges *edges;
@@ -173,7 +173,7 @@ typedef struct mlff_forces_args {
   int32_t *bad;
 } mlff_forces_args;
 
-/* The first of n forces that is not finite, -1: none. */
+/* Index of the first of n forces that is not finite, or -1. */
 static inline int32_t mlff_first_bad_force(const double (*forces)[3], int32_t n)
 {
   double probe = 0;
@@ -185,19 +185,17 @@ static inline int32_t mlff_first_bad_force(const double (*forces)[3], int32_t n)
 
 /* ---- cuda/replay.cpp ------------------------------------------------------------------------------------------- */
 
-/* A step recorded once and then started with one call; all NULL where a backend cannot. The model's order of calls is
- * in model/replay.c.
- *   begin     after a plain step with the same list: ops are recorded from now on, not run. Downloads leave their
- *             destinations untouched.
- *   end       of recording. MLFF_E_UNSUPPORTED: it did not work, nothing is lost, and steps can be run plainly.
- *   state     whether there is a recording, and whether the last plain step was the same: every array and size
- *   start     runs the recording with new positions and waits. edges gets what the op `edges` gives. *overflow: 1 when
- *             there were more edges than n_room, so that nothing was computed. MLFF_OK: `forces` and downloads of the
- *             same sizes, in the order in which they were recorded, hand out the results, until `finish`. Where the
- *             recorded calls made exchanges, it runs what comes before the first one; ops of exchanges then do what
- *             they always do, and run what comes before the next one.
- *   finish    at the end of every step, plain or not: ops run plainly again
- *   count     nodes of the recording, and those of them that are kernels; 0 when there is none */
+/* Capture and replay of a step; all NULL if the backend does not support it. model/replay.c has the order of calls.
+ *   begin     starts the capture, after a plain step with the same list: ops are captured, not run. Downloads leave
+ *             their destinations unchanged.
+ *   end       ends the capture. MLFF_E_UNSUPPORTED: it failed without other effects; run steps plainly.
+ *   state     whether there is a captured step, and whether the last plain step was the same: every array and size
+ *   start     runs the captured step with new positions and waits; sets edges as the op `edges` does. *overflow: 1 if
+ *             there were more edges than n_room, so that nothing was computed. After MLFF_OK, and until `finish`,
+ *             `forces` and downloads of the same sizes and order return the results. With exchanges it runs the part
+ *             before the first one; ops of exchanges also run the part before the next one.
+ *   finish    ends every step, plain or not: ops run plainly again
+ *   count     nodes of the captured step, and kernels among them; 0 without one */
 typedef enum mlff_replay_state { MLFF_REPLAY_NONE = 0, MLFF_REPLAY_OTHER, MLFF_REPLAY_SAME } mlff_replay_state;
 
 typedef struct mlff_replay_ops {
@@ -211,11 +209,11 @@ typedef struct mlff_replay_ops {
 
 /* ---- cuda/timing.cpp ------------------------------------------------------------------------------------------- */
 
-/* Time on a device that works after the call has returned; all NULL where ops are done when they return.
- *   restart   a step begins: its stamps are numbered from 0
- *   stamp     a moment on the device's stream; its number, or -1 when results of a replayed step are handed out.
- *             `range`: name of the part that begins, for NVIDIA's profilers; NULL: the last one ends
- *   seconds   between two stamps of the last step, or of its recording; waits for them */
+/* Timing on an asynchronous device; all NULL if ops complete before they return.
+ *   restart   starts a step: its stamps are numbered from 0
+ *   stamp     records an event on the stream; returns its number, or -1 while results of a replayed step are returned.
+ *             `range`: name of the NVTX range that begins; NULL ends the last one
+ *   seconds   between two stamps of the last step, or of its capture; waits for them */
 typedef struct mlff_timing_ops {
   void (*restart)(mlff_backend *);
   int (*stamp)(mlff_backend *, const char *range);
@@ -230,13 +228,13 @@ struct mlff_ops {
   mlff_timing_ops timing;
 };
 
-/* The error of `edges` for a position that is not finite (backend.c). */
+/* Error of `edges` for a position that is not finite (backend.c). */
 mlff_status mlff_edges_bad_position(const mlff_graph *graph, int32_t atom, mlff_error *error);
 
-/* What else may be behind numbers that are not finite, "; or ...", to end a message with; "" where there is nothing. */
+/* Another cause of values that are not finite, as the end of a message ("; or ..."); "" if there is none. */
 const char *mlff_backend_overflow(const mlff_backend *backend);
 
-/* Rows of the same atoms from here on, until mlff_atoms_end: atoms_begin, where operations are deferred at all. */
+/* atoms_begin and atoms_end, on backends that defer operations. */
 static inline void mlff_atoms_begin(mlff_backend *backend, int64_t n_atoms)
 {
   if (backend->ops->atoms_begin) backend->ops->atoms_begin(backend, n_atoms);
@@ -247,7 +245,7 @@ static inline void mlff_atoms_end(mlff_backend *backend)
   if (backend->ops->atoms_end) backend->ops->atoms_end(backend);
 }
 
-/* The whole exchange at once. */
+/* A whole exchange. */
 static inline mlff_status mlff_exchange(mlff_backend *backend, const mlff_exchange_args *args, mlff_error *error)
 {
   const mlff_status begun = backend->ops->exchange_begin(backend, args, error);
@@ -255,14 +253,14 @@ static inline mlff_status mlff_exchange(mlff_backend *backend, const mlff_exchan
   return begun ? begun : finished;
 }
 
-/* Room for n_rows rows of `width` reals. */
+/* Reserves n_rows rows of `width` reals. */
 static inline mlff_status mlff_buf_reserve_rows(mlff_backend *backend, mlff_buf *buf, int64_t n_rows, int64_t width,
                                                 mlff_error *error)
 {
   return mlff_buf_reserve(backend, buf, (size_t) (n_rows * width) * backend->real_size, error);
 }
 
-/* Room for n reals, and these from doubles on the host. */
+/* Reserves n reals and sets them from doubles on the host. */
 static inline mlff_status mlff_buf_fill(mlff_backend *backend, mlff_buf *buf, const double *values, int64_t n,
                                         mlff_error *error)
 {
@@ -270,7 +268,7 @@ static inline mlff_status mlff_buf_fill(mlff_backend *backend, mlff_buf *buf, co
   return backend->ops->upload_reals(backend, buf->data, values, n, error);
 }
 
-/* Packs a matrix with its bias (NULL: none) and, unless `backward` is NULL, for the way back. */
+/* Packs a matrix with its bias (NULL = none) and, unless `backward` is NULL, its transpose for the backward pass. */
 static inline mlff_status mlff_linear_make(mlff_backend *backend, mlff_linear *forward, mlff_linear *backward,
                                            const double *weight, const double *bias, int n_out, int n_in,
                                            mlff_error *error)

@@ -1,18 +1,18 @@
-/* ops_ani.h: operations that only ANI needs (cpu/aev.c and cpu/ani_ops.c; CUDA twins: cuda/).
+/* ops_ani.h: operations of ANI (cpu/aev.c and cpu/ani_ops.c; CUDA twins: cuda/).
  *
- * The atomic environment vector (AEV) of a centre i, after Smith, Isayev, Roitberg, Chem. Sci. 8, 3192 (2017), with the
+ * The atomic environment vector (AEV) of a center i, after Smith, Isayev, Roitberg, Chem. Sci. 8, 3192 (2017), with the
  * factors of the published parameters as constants (prefactors p, scale s of the cosine):
  *   fc(r; Rc)    = (cos(pi r / Rc) + 1) / 2 for r < Rc, else 0
- *   G_R[t,k]     = sum over neighbours j of species t:  p_R exp(-eta_R (r_ij - R_k)^2) fc(r_ij; Rc_R)
- *   G_A[t,u,a,z] = sum over unordered pairs {j,k} of neighbours of species {t,u}, each pair once:
+ *   G_R[t,k]     = sum over neighbors j of species t:  p_R exp(-eta_R (r_ij - R_k)^2) fc(r_ij; Rc_R)
+ *   G_A[t,u,a,z] = sum over unordered pairs {j,k} of neighbors of species {t,u}, each pair once:
  *                  p_A ((1 + cos(theta - theta_z)) / 2)^zeta exp(-eta_A ((r_ij + r_ik)/2 - R_a)^2) fc(r_ij; Rc_A)
  *                  fc(r_ik; Rc_A)
  *                  theta = arccos(s cos(angle j-i-k)),  0 < s < 1
  * Only columns of the n_used species in use exist: first the radial blocks [n_used][n_radial], then for each pair t <=
  * u of used species, in the order (0,0) (0,1) .. (1,1) .., an angular block [n_angular][n_sections].
  *
- * ani_block: rows of AEVs and activations to have at a time: few stay in cache, many fill a GPU. ani_members: of the
- * ensemble, to have at a time: 1, or all, and then those of all elements.
+ * ani_block: rows of AEVs and activations per block. ani_members: members of the ensemble per block: 1, or all, and
+ * then of all elements.
  */
 #ifndef MLFF_OPS_ANI_H
 #define MLFF_OPS_ANI_H
@@ -22,7 +22,7 @@
 struct mlff_edges;
 struct mlff_linear;
 
-/* What an AEV is made of; all in A, A^-2 and radian. zeta >= 1 (below that forces are not continuous). */
+/* Constants of an AEV, in A, A^-2 and radian. zeta >= 1 (below 1 forces are not continuous). */
 typedef struct mlff_aev_constants {
   double radial_cutoff, radial_eta, radial_prefactor;
   double angular_cutoff, angular_eta, angular_zeta, angular_prefactor, cos_scale;
@@ -30,25 +30,25 @@ typedef struct mlff_aev_constants {
   const double *radial_shifts, *angular_shifts, *angular_sections;
 } mlff_aev_constants;
 
-/* An AEV prepared for a backend. Zero-initialise; made by aev_setup, released by mlff_aev_release. aev_setup is also
- * called again to change what is in use; use: host, [n_species], non-zero = in use. */
+/* An AEV prepared for a backend. Zero-initialise; made by aev_setup, released by mlff_aev_release. aev_setup may be
+ * called again to change the species in use (use: host, [n_species], non-zero = in use). */
 typedef struct mlff_aev {
   mlff_aev_constants constants; /* its pointers are NULL */
   int n_species;                /* of the model */
   int n_used;                   /* of them in use */
   int n_columns;                /* n_used n_radial + n_used (n_used+1)/2 n_angular n_sections */
   mlff_buf compact;             /* int32 [n_species]: index among the used species, -1 = not in use */
-  mlff_buf tables;              /* real: shifts and sections as the backend likes them */
+  mlff_buf tables;              /* real: shifts and sections, layout of the backend */
   mlff_buf scratch;
 } mlff_aev;
 
-/* Rows of AEVs: aev_forward, aev_backward, which can only fail for want of memory. Edges beyond the two cutoffs
- * contribute nothing. All species that occur must be in use (the caller has checked). Row k belongs to centre
- * centers[k] (owned atom, no centre twice).
+/* Rows of AEVs: aev_forward, aev_backward, which fail only if memory is short. Edges beyond the two cutoffs contribute
+ * nothing. All species that occur are in use (checked by the caller). Row k belongs to center centers[k] (an owned
+ * atom, no duplicates).
  *   centers  int32 [n_rows], on the backend
  *   rows     real  [n_rows][ld]: AEVs (forward: output; backward: dE/dAEV); first n_columns columns. Backward, where
  *            ani_members is more than 1: [n_parts][n_rows][ld], whose sums are dE/dAEV, in the order of the parts
- *   grad     real  [n_edges][4], backward only: dE/d(x_j - x_i) = of the edges of these centres, others are untouched;
+ *   grad     real  [n_edges][4], backward only: dE/d(x_j - x_i) = of the edges of these centers, others are unchanged;
  *            fourth element 0 */
 typedef struct mlff_aev_args {
   const struct mlff_edges *edges;
@@ -60,7 +60,7 @@ typedef struct mlff_aev_args {
   int n_parts;
 } mlff_aev_args;
 
-/* ani_readout, n at once: last layer of a network and the seed of its backward pass.
+/* ani_readout, a batch of n: last layer of a network and the seed of its backward pass.
  *   hidden  real [n_rows][ld_hidden]   in: h, values of CELU, first n columns; out: its slope there * weight * factor =
  *                                      dE/d(pre-activation)
  *   weight  real [n], on the backend
@@ -75,10 +75,10 @@ typedef struct mlff_ani_readout_args {
   void *energy;
 } mlff_ani_readout_args;
 
-/* ani_collect: row-ordered energies of members to atoms.
- *   centers [n_local]                    atoms of the rows, then those that no row belongs to
+/* ani_collect: energies of members from rows to atoms.
+ *   centers [n_local]                    atoms of the rows, then atoms without a row
  *   energy  real [n_members][n_rows]
- *   node    real [n_local]             = mean over members;  0 for atoms that no row belongs to
+ *   node    real [n_local]             = mean over members;  0 for atoms without a row
  *   member  real [n_members][n_local]  = energy;             0 likewise */
 typedef struct mlff_ani_collect_args {
   int n_members;
@@ -100,12 +100,12 @@ typedef struct mlff_ani_network {
   double readout_bias;
 } mlff_ani_network;
 
-/* The networks of a model as a backend likes them. Zero-initialise; made by ani_networks_setup at load, released by
- * mlff_ani_networks_release; the matrices stay where they were. */
+/* The networks of a model, prepared for a backend. Zero-initialise; made by ani_networks_setup at load, released by
+ * mlff_ani_networks_release; refers to the packed matrices. */
 typedef struct mlff_ani_networks {
   int n;
-  int reals_per_row; /* of intermediate results, in the largest network; 0: cannot be done whole */
-  int most_shared;   /* bytes of fast memory that a part of the GPU has */
+  int reals_per_row; /* of intermediate results, in the largest network; 0: cannot be fused */
+  int most_shared;   /* bytes of shared memory per block */
   mlff_buf table;
 } mlff_ani_networks;
 
@@ -115,10 +115,9 @@ typedef struct mlff_ani_rows {
   int network;
 } mlff_ani_rows;
 
-/* ani_networks: what all networks of some groups of rows do, from AEVs to gradients: hidden layers, readout, and all of
- * it backward: but for rounding, what linear, ani_readout and linear do one after another. 1 when it was done, 0 when
- * these rows and networks are to be done layer by layer, and nothing was done. NULL where few rows are not done faster
- * so.
+/* ani_networks: all networks of some groups of rows fused, from AEVs to gradients: hidden layers, readout and their
+ * backward pass. Except for rounding, the same as linear, ani_readout and linear. Returns 1 if done, 0 if these rows
+ * must be evaluated layer by layer (nothing was done). NULL if the backend gains nothing from it.
  *   aevs    real [n_rows][ld]
  *   energy  real [n_members][ld_energy]   = of the rows of the groups
  *   grads   real [n_members][n_rows][ld]  = d(energy)/dAEV times factor */

@@ -1,7 +1,7 @@
-/* ops_math.h: scalar formulas that the CPU and CUDA implementations of ops share, so that they exist once.
+/* ops_math.h: scalar formulas shared by the CPU and CUDA implementations of ops.
  *
- * The includer defines first: `real`, the element type; `mlff_value`, a real or a vector of reals (+ - * / work on
- * it, also with a real); MLFF_MATH, what stands before a function, e.g. static inline.
+ * The includer first defines `real`, the element type; `mlff_value`, a real or a vector of reals (with + - * /, also
+ * with a real); MLFF_MATH, the function specifiers, e.g. static inline.
  */
 #ifndef MLFF_OPS_MATH_H
 #define MLFF_OPS_MATH_H
@@ -22,7 +22,7 @@ MLFF_MATH mlff_value mlff_celu(mlff_value max0, mlff_value e, real alpha, mlff_v
   return max0 + alpha * (e - (real) 1);
 }
 
-/* The same slope from y = celu(x): 1 + min(0, y)/alpha. Where it is small it has the rounding of 1. */
+/* The same slope from y = celu(x): 1 + min(0, y)/alpha. If it is small it has the rounding error of 1. */
 MLFF_MATH mlff_value mlff_celu_slope(mlff_value min0, real inverse_alpha)
 {
   return (real) 1 + min0 * inverse_alpha;
@@ -47,8 +47,8 @@ typedef struct line_index {
 
 /* ---- graph of Orb: in double ---- */
 
-/* Which of two neighbours that are equally far comes first: the one with the lower tag; of images of an atom, which
- * differ by lattice vectors, the one whose vector is smaller in x, then y, then z. */
+/* Order of two equally far neighbors: by tag; for images of an atom, which differ by lattice vectors, by x, then y,
+ * then z of the vector. */
 MLFF_MATH int mlff_orb_is_before(int64_t tag_a, const double a[3], int64_t tag_b, const double b[3])
 {
   if (tag_a != tag_b) return tag_a < tag_b;
@@ -57,7 +57,7 @@ MLFF_MATH int mlff_orb_is_before(int64_t tag_a, const double a[3], int64_t tag_b
   return 0;
 }
 
-/* 1 - 15x^4 + 24x^5 - 10x^6, 0 from x = 1 on */
+/* 1 - 15x^4 + 24x^5 - 10x^6 for x < 1, else 0 */
 MLFF_MATH double mlff_orb_envelope(double x)
 {
   const double x4 = x * x * x * x;

@@ -1,4 +1,4 @@
-/* ops_nequip.h: operations that only NequIP networks need (cpu/nequip*.c; CUDA twins: cuda/nequip*.cu).
+/* ops_nequip.h: operations of NequIP (cpu/nequip*.c; CUDA twins: cuda/nequip*.cu).
  *
  * S. Batzner et al., Nature Communications 13, 2453 (2022). Symbols: x, y features of a node, of orders l (irreducible
  * representations of the rotation group) with 2l+1 components each; Y_lm real spherical harmonics of the unit vector of
@@ -7,8 +7,8 @@
  *
  * Channels of every order are padded with zeros to a multiple of MLFF_NEQUIP_BLOCK, channels of an order and component
  * are contiguous. Atoms of a call are begin <= i < end; arrays marked "block" start at atom `begin`, others at atom 0.
- * nequip_block: atoms that node-local work should take at a time, so that it stays in cache; INT64_MAX: all.
- * nequip_messages: edges whose messages a backward pass holds at a time.
+ * nequip_block: atoms per call of node-local work, so that it stays in cache; INT64_MAX: all. nequip_messages: edges
+ * whose messages the backward pass stores per batch.
  */
 #ifndef MLFF_OPS_NEQUIP_H
 #define MLFF_OPS_NEQUIP_H
@@ -23,10 +23,10 @@ enum {
   MLFF_NEQUIP_ORDERS = 4,     /* l = 0 .. 3                            */
   MLFF_NEQUIP_HARMONICS = 16, /* (l, m), l outer                       */
   MLFF_NEQUIP_HIDDEN = 128,   /* most units of a hidden layer of a radial network */
-  MLFF_NEQUIP_SCRATCH = 4     /* edges that a message may take at a time */
+  MLFF_NEQUIP_SCRATCH = 4     /* edges per batch of a message */
 };
 
-/* Where things are in a row of features: component m of order l at `offset[l] + m n[l]`, n[l] channels. */
+/* Layout of a row of features: component m of order l is at `offset[l] + m n[l]`, n[l] channels. */
 typedef struct mlff_nequip_row {
   int n_orders;
   int n[MLFF_NEQUIP_ORDERS], offset[MLFF_NEQUIP_ORDERS];
@@ -38,7 +38,7 @@ typedef struct mlff_nequip_row {
  * The n_weights radial weights of an edge and their slopes are, as in ops_painn.h, sums over rows of a matrix R:
  *   w(r) = sum_t coef_t(r) R[first(r) + t],   dw/dr = sum_t slope_t(r) R[first(r) + t].
  * n_terms = 4: a table, coef and slope of mlff_painn_radial (CUBIC). Otherwise R is the last matrix of the radial
- * network itself, and coef the units of its last hidden layer: `terms`, which nequip_terms makes, exactly.
+ * network, and coef the units of its last hidden layer, computed by nequip_terms (`terms`).
  */
 
 /* Functions b_n(r) f(r), n < n_basis: b_n = prefactor sin(frequency_n r)/r, and f one of two cutoff functions. */
@@ -65,7 +65,7 @@ typedef struct mlff_nequip_terms_args {
   void *terms;
 } mlff_nequip_terms_args;
 
-/* What messages read of the edges. */
+/* Radial input of messages. */
 typedef struct mlff_nequip_radial {
   const mlff_painn_radial *lines;
   const void *terms; /* as above; not read when n_terms = 4 */
@@ -74,8 +74,8 @@ typedef struct mlff_nequip_radial {
 
 /* ---- messages: nequip_first.c, nequip_message.c -------------------------------------------------------------------
  *
- * nequip_first: layer 0, where the features of a neighbour depend on its species alone. Its radial weights go straight
- * to the channels o of z, the order's linear map included, so that there is a matrix R for each species:
+ * nequip_first: layer 0, where the features of a neighbor depend only on its species. The linear map of each order is
+ * folded into the radial weights of the channels o of z, with a matrix R for each species:
  *   z[i][l][m][o] = bias[s_i][o] (l = 0) + sum_{e of i} w_{l,o}(r_e; s_j) Y_lm(e)
  *   rows     real [n_slots][n_rows][n_weights], columns: the orders of `out`, out.n[l] each
  *   slot     int32 [n_species], on the backend: position of a species, -1 if it cannot occur
@@ -95,27 +95,27 @@ typedef struct mlff_nequip_first_args {
   int accumulate;  /* edge_grad += instead of =                        */
 } mlff_nequip_first_args;
 
-/* One way to couple orders: l1 of the neighbour's features with l2 of the edge to l3. */
+/* A coupling of orders: l1 of the neighbor's features and l2 of the edge to l3. */
 typedef struct mlff_nequip_path {
   int32_t l1, l2, l3;
   int32_t n;        /* channels: those of order l1                                */
   int32_t column;   /* of its first radial weight                                */
-  int32_t out;      /* where component 0 of its channels is in a row of sums     */
-  int32_t coupling; /* where K [2l1+1][2l3+1] is in the edge's couplings; l2 > 0 */
+  int32_t out;      /* offset of component 0 of its channels in a row of sums       */
+  int32_t coupling; /* offset of K [2l1+1][2l3+1] in the edge's couplings; l2 > 0   */
 } mlff_nequip_path;
 
-/* nequip_message, for atom i over its edges e with node j of the neighbour, each path p and channel u:
+/* nequip_message, for atom i over its edges e with node j of the neighbor, each path p and channel u:
  *   sums[i][p][k][u] = sum_e w_{p,u}(r_e) sum_i' K_p[i'][k](e) y[j][l1][i'][u],
  *   K_p[i'][k](e) = sum_j' c_{i'j'k} Y_l2j'(e)
  * nequip_message_backward, from the adjoints of the block's sums: edge_grad of the block's edges, and
  *   grad[j][l1][i'][u] += w_{p,u} sum_k K_p[i'][k] g_sums[i][p][k][u]
  *   in, out   rows of features and of sums
  *   paths     on the backend
- *   coupling  real: for l2 = 1, 2, 3 after one another and j' < 2 l2 + 1: what Y_l2j' adds to the couplings of an edge,
- *             [n_coupling[l2]], a multiple of MLFF_NEQUIP_BLOCK; couplings of l2 stand behind those of lower orders
+ *   coupling  real: for l2 = 1, 2, 3 and j' < 2 l2 + 1: contribution of Y_l2j' to the couplings of an edge,
+ *             [n_coupling[l2]], a multiple of MLFF_NEQUIP_BLOCK; sorted by l2
  *   scratch   real [MLFF_NEQUIP_SCRATCH][2 n_weights + sum of n_coupling], for CPUs
- *   messages  backward: real [n_messages][in.ld], for GPUs, which write what an edge adds to grad before they add it.
- *             n_messages >= n_room, or if that is less nequip_messages, but not less than a centre has candidates */
+ *   messages  backward: real [n_messages][in.ld], contributions of edges to grad, for GPUs. n_messages >= the smaller
+ *             of n_room and nequip_messages, and >= the candidates of any center */
 typedef struct mlff_nequip_message_args {
   const struct mlff_edges *edges;
   mlff_nequip_radial radial;
@@ -140,7 +140,7 @@ typedef struct mlff_nequip_message_args {
 
 /* nequip_gate: q = g z/sqrt(s), s = epsilon + sum_l sum_{m,u} z_lmu^2/((2l+1)^2 n_orders) (s = 1 without a norm), then
  *   x_0 = gain silu(q_0),   x_l = gain q_l silu(gate of the channel);
- * the gates of l = 1, 2, ... stand behind the scalars in order 0 of z, whose other channels are x's.
+ * the gates of l = 1, 2, ... follow the scalars in order 0 of z.
  * nequip_gate_backward: grad_z from grad_x. grad_z may alias z.
  *   weight  real [sum of z.n[l]] g, or NULL: no norm, g = 1
  *   scale   real [n] 1/sqrt(s), written by the forward op; with a norm */

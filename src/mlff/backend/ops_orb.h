@@ -1,12 +1,11 @@
-/* ops_orb.h: operations that only Orb needs (cpu/orb.c, cpu/orb_graph.c; twins: cuda/orb.cu, cuda/orb_graph.cu).
+/* ops_orb.h: operations of Orb (cpu/orb.c, cpu/orb_graph.c; twins: cuda/orb.cu, cuda/orb_graph.cu).
  *
  * M. Neumann et al., arXiv:2410.22570; docs/model_file.md has the formulas. Symbols: L features (n_features), H hidden
  * width, h features of a node, e of an edge, m message of an edge, s sender and r receiver of an edge. Edges are
  * directed and belong to their sender, an owned atom; the receiver may be a node of another rank.
  *
  * Atoms of a call are begin <= i < end, its edges those that they send; arrays marked "block" start at their first
- * edge, others at edge or atom 0. Widths are arbitrary. orb_block: edges that should be worked on at a time, so that
- * their arrays stay in cache.
+ * edge, others at edge or atom 0. Widths are arbitrary. orb_block: edges per call, so that their arrays stay in cache.
  *
  * orb_sum: sum[k] = sum over i < n with species[i] >= 0 of x[i][k], in double; sum is on the host, [width].
  */
@@ -17,17 +16,17 @@
 
 struct mlff_edges;
 
-/* Neighbours count as equally far when their distances differ by at most this (A): more than rounding moves them, and
- * far less than a step of dynamics. */
+/* Neighbors are equally far if their distances differ by at most this (A): more than rounding, far less than a step of
+ * dynamics. */
 #define MLFF_ORB_TIE 1e-9
 
-/* The directed graph of one step. orb_graph chooses each atom's nearest n_neighbours of its active edges, from
- * positions in double, so that float models and all numbers of ranks see the same graph. Of those as far as the last
- * one (MLFF_ORB_TIE), lower tags come first, and of images of one atom those whose vector is smaller in x, then y, then
- * z. Edges of a sender are rows of arrays of edges, the nearest first; mlff_orb_first_row tells where. Without a stride
- * sender i has rows row[i] <= edge < row[i+1]. With one, which is n_neighbours, every sender has as many rows, so that
- * no size depends on positions; those behind its last edge have node -1, zeros in vec and env, and anything in all
- * other arrays. GPUs have a stride, and a list of the edges that end at a node. */
+/* The directed graph of one step. orb_graph selects the nearest n_neighbours active edges of each atom, from positions
+ * in double, so that the graph does not depend on the precision or the number of ranks. Ties with the last one
+ * (MLFF_ORB_TIE) are sorted by tag, and images of one atom by x, then y, then z of their vectors. Rows of edge arrays
+ * are sorted by sender, the nearest edge first (mlff_orb_first_row). Without a stride sender i has rows row[i] <= edge
+ * < row[i+1]. With a stride, which is n_neighbours, every sender has n_neighbours rows, so that no size depends on
+ * positions; rows after its last edge have node -1, zeros in vec and env, and are undefined in other arrays. GPUs use a
+ * stride and a list of the edges that end at a node. */
 typedef struct mlff_orb_graph {
   int64_t n_edges, stride;  /* n_edges: rows of arrays of edges                                              */
   int64_t n_nodes;          /* with a stride                                                                 */
@@ -38,10 +37,10 @@ typedef struct mlff_orb_graph {
   mlff_buf env;             /* real [n_edges]: 1 - 15x^4 + 24x^5 - 10x^6, x = d/cutoff                       */
   mlff_buf in_row, in_edge; /* with a stride: int64 [n_nodes][2] begin and end of a node's list in in_edge,
                                int32 [n_pairs] edges that end there, by their senders                        */
-  mlff_buf tag, scratch;    /* the backend's own                                                             */
+  mlff_buf tag, scratch;    /* private to the backend                                                        */
 } mlff_orb_graph;
 
-/* Row of the first edge of sender i; of i = n_local: the number of rows. */
+/* Row of the first edge of sender i; for i = n_local the number of rows. */
 static inline int64_t mlff_orb_first_row(const mlff_orb_graph *graph, int64_t i)
 {
   return graph->stride ? i * graph->stride : ((const int64_t *) graph->row.data)[i];

@@ -25,7 +25,7 @@ static void choose_numbers(mlff_bins *b, const double low[3], const double high[
   }
 }
 
-mlff_status mlff_bins_make(int32_t n, const double (*pos)[3], const double low[3], const double high[3],
+mlff_status mlff_bins_make(int32_t n, const double (*coords)[3], const double low[3], const double high[3],
                            const double reach[3], const double (*pos)[3], mlff_bins *bins, mlff_error *error)
 {
   double per_unit[3];
@@ -39,11 +39,11 @@ mlff_status mlff_bins_make(int32_t n, const double (*pos)[3], const double low[3
   b->start = calloc((size_t) n_bins + 2, sizeof *b->start);
   b->x = malloc(((size_t) n + 1) * 3 * sizeof *b->x);
   if (!b->bin || !b->order || !b->start || !b->x)
-    return mlff_fail(error, MLFF_E_NOMEM, "out of memory for a neighbour list");
+    return mlff_fail(error, MLFF_E_NOMEM, "out of memory for a neighbor list");
   for (int32_t a = 0; a < n; a++) {
     int32_t bin = 0;
     for (int k = 0; k < 3; k++) {
-      const double c = (pos[a][k] - low[k]) * per_unit[k];
+      const double c = (coords[a][k] - low[k]) * per_unit[k];
       bin = bin * b->n[k] + (c >= b->n[k] ? b->n[k] - 1 : c > 0 ? (int32_t) c : 0);
     }
     b->bin[a] = bin;

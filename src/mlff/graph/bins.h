@@ -15,7 +15,7 @@ typedef struct mlff_bins {
 /* at [n][3]: coordinates that bins divide, of which low to high are occupied; numbers that are not finite are put
  * somewhere. pos [n][3]: positions; reach: thickness of a bin along each coordinate. Never many more bins than atoms.
  * Free with mlff_bins_free, also after an error (MLFF_E_NOMEM). */
-mlff_status mlff_bins_make(int32_t n, const double (*pos)[3], const double low[3], const double high[3],
+mlff_status mlff_bins_make(int32_t n, const double (*coords)[3], const double low[3], const double high[3],
                            const double reach[3], const double (*pos)[3], mlff_bins *bins, mlff_error *error);
 /* The same of positions as they are. */
 mlff_status mlff_bins_of_positions(int32_t n, const double (*pos)[3], double reach, mlff_bins *bins, mlff_error *error);

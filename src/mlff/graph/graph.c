@@ -21,7 +21,7 @@ mlff_status mlff_check_sizes(const mlff_graph *graph, const char *function, mlff
   if (graph->n_interior >= 0 && graph->n_interior <= graph->n_local && graph->n_local <= graph->n_nodes &&
       graph->n_nodes <= graph->n_all)
     return MLFF_OK;
-  return mlff_fail(error, MLFF_E_ARG, "%s: impossible graph (n_interior %d, n_local %d, n_nodes %d, n_all %d)",
+  return mlff_fail(error, MLFF_E_ARG, "%s: inconsistent graph (n_interior %d, n_local %d, n_nodes %d, n_all %d)",
                    function, (int) graph->n_interior, (int) graph->n_local, (int) graph->n_nodes, (int) graph->n_all);
 }
 
@@ -29,12 +29,11 @@ static mlff_status check_sizes(const mlff_graph *graph, mlff_error *error)
 {
   if (graph->n_interior < 0 || graph->n_local < graph->n_interior || graph->n_all < graph->n_local ||
       graph->n_nodes < graph->n_local || graph->n_nodes > graph->n_all || graph->n_pairs < 0)
-    return mlff_fail(
-        error, MLFF_E_ARG,
-        "graph: impossible sizes n_interior %d, n_local %d, n_nodes %d, n_all %d, n_pairs %lld (expected 0 "
-        "<= n_interior <= n_local <= n_nodes <= n_all)",
-        (int) graph->n_interior, (int) graph->n_local, (int) graph->n_nodes, (int) graph->n_all,
-        (long long) graph->n_pairs);
+    return mlff_fail(error, MLFF_E_ARG,
+                     "graph: inconsistent sizes n_interior %d, n_local %d, n_nodes %d, n_all %d, n_pairs %lld "
+                     "(expected 0 <= n_interior <= n_local <= n_nodes <= n_all)",
+                     (int) graph->n_interior, (int) graph->n_local, (int) graph->n_nodes, (int) graph->n_all,
+                     (long long) graph->n_pairs);
   if (!graph->row || (graph->n_all && (!graph->species || !graph->node || !graph->pos)) ||
       (graph->n_pairs && !graph->nbr))
     return mlff_fail(error, MLFF_E_ARG, "graph: an array is NULL (row, nbr, node, species and pos are all needed)");
@@ -119,7 +118,7 @@ static mlff_status check_pairs(const mlff_graph *graph, mlff_error *error)
       const int32_t owner = graph->node[j];
       if (owner >= graph->n_local && i < graph->n_interior)
         return mlff_fail(error, MLFF_E_ARG,
-                         "graph: atom %d, which is interior (below %d), has neighbour %d of another rank", (int) i,
+                         "graph: atom %d, which is interior (below %d), has neighbor %d of another rank", (int) i,
                          (int) graph->n_interior, (int) j);
       if (owner < graph->n_local)
         imbalance += mix((uint64_t) i, (uint64_t) owner) - mix((uint64_t) owner, (uint64_t) i);
@@ -127,7 +126,7 @@ static mlff_status check_pairs(const mlff_graph *graph, mlff_error *error)
   }
   if (imbalance)
     return mlff_fail(error, MLFF_E_ARG,
-                     "graph: the list is not full: some pair i-j of this rank's atoms lacks its reverse");
+                     "graph: the list is not full: a pair i-j of this rank's atoms has no reverse pair j-i");
   return MLFF_OK;
 }
 
@@ -135,7 +134,7 @@ mlff_status mlff_graph_check(const mlff_graph *graph, int n_species, mlff_error 
 {
   if (!graph) return mlff_fail(error, MLFF_E_ARG, "graph is NULL");
   if (graph->on_device)
-    return mlff_fail(error, MLFF_E_UNSUPPORTED, "graph: only graphs on the host can be checked (on_device is set)");
+    return mlff_fail(error, MLFF_E_UNSUPPORTED, "graph: cannot check a graph on the device (on_device is set)");
   MLFF_TRY(check_sizes(graph, error));
   MLFF_TRY(check_offsets(graph, error));
   MLFF_TRY(check_atoms(graph, n_species, error));

@@ -48,7 +48,8 @@ static mlff_status count(const mlff_system *const *systems, int n, mlff_graph *s
     hash = mlff_hash_bytes(hash, &g->list_id, sizeof g->list_id);
   }
   if (n_all > INT32_MAX - 1)
-    return mlff_fail(error, MLFF_E_ARG, "mlff_system_join: %lld atoms with images, %d are possible: join fewer systems",
+    return mlff_fail(error, MLFF_E_ARG,
+                     "mlff_system_join: %lld atoms with images, at most %d are supported; join fewer systems",
                      (long long) n_all, INT32_MAX - 1);
   sum->n_interior = sum->n_local = sum->n_nodes = (int32_t) n_local;
   sum->n_all = (int32_t) n_all;

@@ -27,10 +27,10 @@ mlff_status mlff_check_turns(const mlff_lattice *l, int32_t i, int k, double tur
 {
   const double length = fabs(turns) * sqrt(mlff_dot(l->a[k], l->a[k]));
   if (length <= MLFF_MOST_LENGTH) return MLFF_OK;
-  return mlff_fail(error, MLFF_E_NUMERIC,
-                   "atom %d is %g A (%g cells) away from the cell along vector %d, and wrapping is precise up to %g A: "
-                   "wrap the positions",
-                   (int) i, length, turns, k, MLFF_MOST_LENGTH);
+  return mlff_fail(
+      error, MLFF_E_NUMERIC,
+      "atom %d is %g A (%g cells) away from the cell along vector %d; wrap the positions (accurate up to %g A)",
+      (int) i, length, turns, k, MLFF_MOST_LENGTH);
 }
 
 /* A periodic vector. */
@@ -41,8 +41,7 @@ static mlff_status check_vector(int k, const double a[3], mlff_error *error)
   const double length = sqrt(mlff_dot(a, a));
   if (length <= MLFF_MOST_LENGTH) return MLFF_OK;
   return mlff_fail(error, MLFF_E_ARG,
-                   "cell vector %d is %g A long, and double precision is enough up to %g A: make this direction not "
-                   "periodic, or shorten the vector",
+                   "cell vector %d is %g A long; make the direction non-periodic or shorten the vector to at most %g A",
                    k, length, MLFF_MOST_LENGTH);
 }
 

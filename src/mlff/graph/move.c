@@ -86,8 +86,8 @@ mlff_status mlff_system_move(mlff_system *system, const double (*pos)[3], const 
   if (!(system->reach > 0))
     return mlff_fail(error, MLFF_E_UNSUPPORTED, "mlff_system_move: joined systems cannot be moved");
   if (!(cutoff > 0 && cutoff <= system->reach))
-    return mlff_fail(error, MLFF_E_ARG, "mlff_system_move: cutoff is %g A, and the list was made for %g A", cutoff,
-                     system->reach);
+    return mlff_fail(error, MLFF_E_ARG, "mlff_system_move: cutoff %g A exceeds the %g A that the list was made for",
+                     cutoff, system->reach);
   MLFF_TRY(mlff_lattice_make(cell, cell ? system->lattice.pbc : NULL, cutoff, &lattice, error));
   if (memcmp(lattice.pbc, system->lattice.pbc, sizeof lattice.pbc) != 0)
     return mlff_fail(error, MLFF_E_ARG, "mlff_system_move: the system has periodic directions, but cell is NULL");

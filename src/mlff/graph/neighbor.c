@@ -85,8 +85,7 @@ static mlff_status add_images(const mlff_lattice *l, const int shift[3], const i
   const int64_t most = MOST_IMAGES + (int64_t) MOST_IMAGES_EACH * a->n_owned, wanted = (int64_t) a->n + n;
   double vector[3];
   if (wanted - a->n_owned > most || wanted > INT32_MAX / 2)
-    return mlff_fail(error, MLFF_E_ARG,
-                     "the cutoff reaches more than %lld images of %d atoms: the cell is too small for it",
+    return mlff_fail(error, MLFF_E_ARG, "the cutoff includes more than %lld images of %d atoms; use a larger cell",
                      (long long) (wanted - a->n_owned), (int) a->n_owned);
   MLFF_TRY(make_room(a, wanted, error));
   for (int c = 0; c < 3; c++) vector[c] = shift[0] * l->a[0][c] + shift[1] * l->a[1][c] + shift[2] * l->a[2][c];
@@ -109,8 +108,7 @@ static mlff_status place_images(const mlff_lattice *l, atoms *a, int32_t *near, 
   for (int k = 0; k < 3; k++) {
     const double span = l->pbc[k] ? ceil(l->reach[k] + (l->high[k] - l->low[k])) : 0.0;
     if (span > MOST_IMAGES + MOST_IMAGES_EACH * (double) n)
-      return mlff_fail(error, MLFF_E_ARG, "the cutoff reaches %g images of the cell: the cell is too small for it",
-                       span);
+      return mlff_fail(error, MLFF_E_ARG, "the cutoff includes %g images of the cell; use a larger cell", span);
     last[k] = (int) span;
   }
   for (int p = -last[0]; p <= last[0]; p++) {
@@ -181,7 +179,7 @@ static mlff_status make_rows(mlff_system *s, const mlff_bins *b, double cutoff, 
   int32_t begin[9], end[9];
   int64_t room = 0, n = 0;
   s->row = malloc(((size_t) g->n_local + 1) * sizeof *s->row);
-  if (!s->row) return mlff_fail(error, MLFF_E_NOMEM, "out of memory for a neighbour list");
+  if (!s->row) return mlff_fail(error, MLFF_E_NOMEM, "out of memory for a neighbor list");
   s->row[0] = 0;
   for (int32_t i = 0; i < g->n_local; i++) {
     const int n_stretches = find_stretches(b, i, begin, end);
@@ -191,15 +189,14 @@ static mlff_status make_rows(mlff_system *s, const mlff_bins *b, double cutoff, 
       room = most + most / 2;
       int32_t *grown = realloc(s->nbr, (size_t) room * sizeof *grown);
       if (!grown)
-        return mlff_fail(error, MLFF_E_NOMEM, "out of memory for a neighbour list of %lld pairs", (long long) room);
+        return mlff_fail(error, MLFF_E_NOMEM, "out of memory for a neighbor list of %lld pairs", (long long) room);
       s->nbr = grown;
     }
     for (int k = 0; k < n_stretches; k++) n += scan(b, begin[k], end[k], i, s->pos[i], reach2, s->nbr + n);
     s->row[i + 1] = n;
   }
   int32_t *fitting = realloc(s->nbr, ((size_t) n + 1) * sizeof *fitting);
-  if (!fitting)
-    return mlff_fail(error, MLFF_E_NOMEM, "out of memory for a neighbour list of %lld pairs", (long long) n);
+  if (!fitting) return mlff_fail(error, MLFF_E_NOMEM, "out of memory for a neighbor list of %lld pairs", (long long) n);
   s->nbr = fitting;
   g->n_pairs = n;
   return MLFF_OK;

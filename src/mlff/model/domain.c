@@ -25,7 +25,7 @@ static mlff_status read_distances(mlff_modelfile *f, const mlff_yaml *domain, ml
   mlff_modelfile_head *h = &f->head;
   if (!mlff_yaml_has(domain, "distances")) return MLFF_OK;
   MLFF_TRY(mlff_yaml_map(f, domain, "distances", &pairs, error));
-  if (!pairs->first) return mlff_yaml_fail(f, pairs, error, "has no pair: leave the key out");
+  if (!pairs->first) return mlff_yaml_fail(f, pairs, error, "has no pair; remove the key");
   MLFF_TRY(mlff_pairs_read(f, pairs, &h->distances, error));
   for (int s = 0; s < h->n_elements; s++)
     for (int t = 0; t < h->n_elements; t++) {
@@ -70,7 +70,7 @@ static mlff_status read_triples(mlff_modelfile *f, const mlff_yaml *domain, mlff
   const size_t n = (size_t) h->n_elements;
   if (!mlff_yaml_has(domain, "triples")) return MLFF_OK;
   MLFF_TRY(mlff_yaml_map(f, domain, "triples", &triples, error));
-  if (!h->distances) return mlff_yaml_fail(f, triples, error, "needs the distances of pairs, domain.distances");
+  if (!h->distances) return mlff_yaml_fail(f, triples, error, "requires domain.distances");
   double *table = mlff_arena_alloc(f->arena, n * n * n, sizeof *table);
   if (!table) return mlff_fail(error, MLFF_E_NOMEM, "%s: out of memory", f->path);
   for (size_t s = 0; s < n; s++)

@@ -55,8 +55,8 @@ mlff_status mlff_forecast_memory(mlff_model *m, const mlff_graph *graph, const m
   const double fit = needed > 0 ? graph->n_local * (room / needed) : 0;
   return mlff_fail(
       error, MLFF_E_NOMEM,
-      "out of memory on the GPU: %d atoms of this rank need %.1f MB and the model %.1f MB, %.1f of %.1f MB are free; "
-      "about %.0f atoms fit: use more GPUs, a smaller system or neighbor skin, or 'device cpu'",
+      "out of memory on the GPU: %d atoms of this rank need %.1f MB and the model %.1f MB, but %.1f of %.1f MB are "
+      "free. About %.0f atoms fit: use more GPUs, a smaller system or neighbor skin, or device cpu",
       (int) graph->n_local, needed * mb, own_bytes * mb, (room + own_bytes) * mb, (double) total_bytes * mb,
       0.95 * fit);
 }
@@ -96,13 +96,13 @@ mlff_status mlff_model_forecast(mlff_model *model, const mlff_graph *graph, mlff
   if (!model || !graph || !wanted || !forecast)
     return mlff_fail(error, MLFF_E_ARG, "mlff_model_forecast: an argument is NULL");
   if (!graph->row)
-    return mlff_fail(error, MLFF_E_ARG,
-                     "mlff_model_forecast: graph.row is NULL: a forecast reads the neighbour list, also where the GPU "
-                     "makes it later");
+    return mlff_fail(
+        error, MLFF_E_ARG,
+        "mlff_model_forecast: graph.row is NULL; a forecast needs the neighbor list, also if the GPU will build it");
   MLFF_TRY(mlff_check_sizes(graph, "mlff_model_forecast", error));
   if (graph->on_device)
     return mlff_fail(error, MLFF_E_UNSUPPORTED,
-                     "mlff_model_forecast takes graphs on the host (graph.on_device is set)");
+                     "mlff_model_forecast: the graph is on the device (graph.on_device); pass it on the host");
   const mlff_backend *backend = model->backend;
   const int64_t n_edges = count_edges(graph, model->head->cutoff);
   size_t n_values = mlff_wants_members(model, wanted) ? (size_t) graph->n_local * (size_t) model->info.n_members : 0;

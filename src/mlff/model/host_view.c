@@ -68,8 +68,8 @@ mlff_status mlff_host_view_make(mlff_model *m, const mlff_graph *graph, mlff_err
   if (!graph->on_device) return MLFF_OK;
   if (!m->backend->ops->owns_graph)
     return mlff_fail(error, MLFF_E_UNSUPPORTED,
-                     "the graph is in the memory of a GPU (graph.on_device), but this model computes on the CPU: give "
-                     "arrays of the host, or open it with device cuda");
+                     "the graph is in GPU memory (graph.on_device), but the model is on the CPU; pass host arrays or "
+                     "open it with device cuda");
   const int is_new = graph->list_id == 0 || view->list_id != graph->list_id;
   if (is_new) MLFF_TRY(make_room(view, graph, error));
   mlff_status status = m->backend->ops->owns_graph(m->backend, graph, is_new, error);

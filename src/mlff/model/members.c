@@ -7,9 +7,8 @@
 static mlff_status parse_failed(const char *text, int n, mlff_error *error)
 {
   return mlff_fail(error, MLFF_E_ARG,
-                   "members '%.60s' cannot be read: say all, a member, a range or several of them, such as 0:2,5; the "
-                   "model's members are 0 to %d",
-                   text, n - 1);
+                   "members '%.60s' are invalid; use all, or members and ranges from 0 to %d such as 0:2,5", text,
+                   n - 1);
 }
 
 mlff_status mlff_members_parse(const char *text, int n, int *use, mlff_error *error)

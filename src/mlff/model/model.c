@@ -36,7 +36,7 @@ static mlff_status read_whole(const char *path, size_t limit, void **data, size_
   MLFF_TRY(open_file(path, &file, &about, error));
   if ((uint64_t) about.st_size > limit) {
     fclose(file);
-    return mlff_fail(error, MLFF_E_FORMAT, "%s: has %lld bytes, more than the %zu that are allowed", path,
+    return mlff_fail(error, MLFF_E_FORMAT, "%s: has %lld bytes, at most %zu are allowed", path,
                      (long long) about.st_size, limit);
   }
   const size_t n = (size_t) about.st_size;
@@ -65,8 +65,7 @@ mlff_status mlff_model_read(const char *path, char **yaml, size_t *yaml_size, vo
     return mlff_fail(error, MLFF_E_ARG, "mlff_model_read: an argument is NULL");
   const char *ending = strrchr(path, '.');
   if (ending && !strcmp(ending, ".safetensors"))
-    return mlff_fail(error, MLFF_E_ARG, "%s: these are weights; name the model file (.yaml) that they lie beside",
-                     path);
+    return mlff_fail(error, MLFF_E_ARG, "%s: these are weights; give the model file (.yaml) in the same folder", path);
   MLFF_TRY(read_whole(path, MLFF_YAML_MAX_BYTES, &text, &text_size, error));
   mlff_status status = mlff_modelfile_weights_name(path, text, text_size, &name, error);
   if (!status) status = read_whole(name, max_weights, weights, weights_size, error);
@@ -102,7 +101,7 @@ static mlff_status find_arch(mlff_model *m, mlff_error *error)
   }
   if (m->arch) return MLFF_OK;
   return mlff_yaml_fail(m->file, mlff_yaml_find(m->file->root, "architecture"), error,
-                        "'%.40s' is not in this build, which has: %s", m->head->architecture, known);
+                        "'%.40s' is not in this build; available: %s", m->head->architecture, known);
 }
 
 static mlff_status choose_species(mlff_model *m, const mlff_options *options, mlff_error *error)
@@ -122,7 +121,7 @@ static mlff_status choose_species(mlff_model *m, const mlff_options *options, ml
     if (s == n) {
       char known[512];
       list_names(m->head->elements, n, known, sizeof known);
-      return mlff_fail(error, MLFF_E_ARG, "%s: the model does not know element '%.20s'; it knows: %s [mlff-25]",
+      return mlff_fail(error, MLFF_E_ARG, "%s: element '%.20s' is not in the model, which has: %s [mlff-25]",
                        m->file->path, wanted ? wanted : "NULL", known);
     }
     m->use[s] = 1;
@@ -176,11 +175,10 @@ static mlff_status read_intervals(mlff_model *m, const mlff_options *options, ml
   int64_t value = 0;
   if (!text || !strcmp(text, "auto")) return MLFF_OK;
   if (!m->arch->has_tables)
-    return mlff_fail(error, MLFF_E_UNSUPPORTED,
-                     "%s: radial_intervals %.40s: %s models have no table of radial functions", m->file->path, text,
-                     m->arch->name);
+    return mlff_fail(error, MLFF_E_UNSUPPORTED, "%s: radial_intervals %.40s: %s models have no radial table",
+                     m->file->path, text, m->arch->name);
   if (!mlff_integer_parse(text, &value) || value < 1 || value > MLFF_SPLINE_MAX)
-    return mlff_fail(error, MLFF_E_ARG, "radial_intervals %.40s: auto or 1 to %d are possible", text,
+    return mlff_fail(error, MLFF_E_ARG, "radial_intervals is %.40s, expected auto or 1 to %d", text,
                      (int) MLFF_SPLINE_MAX);
   m->radial_intervals = (int) value;
   return MLFF_OK;
@@ -202,8 +200,8 @@ static mlff_status open_parts(mlff_model *m, const mlff_options *options, mlff_e
   }
   const char *members = options ? options->members : NULL;
   if (members && strcmp(members, "all") && !m->arch->n_members)
-    return mlff_fail(error, MLFF_E_UNSUPPORTED, "%s: members %.40s: %s models are no ensembles", m->file->path, members,
-                     m->arch->name);
+    return mlff_fail(error, MLFF_E_UNSUPPORTED, "%s: members %.40s: %s models are not ensembles", m->file->path,
+                     members, m->arch->name);
   MLFF_TRY(read_intervals(m, options, error));
   const mlff_species_use use = {.n_species = m->head->n_elements,
                                 .use = m->use,

@@ -46,7 +46,7 @@ static mlff_status read_elements(mlff_modelfile *f, mlff_error *error)
       return mlff_yaml_fail(f, node, error, "'%.20s' is not a chemical symbol", h->elements[k]);
     for (int l = 0; l < k; l++)
       if (!strcmp(h->elements[k], h->elements[l]))
-        return mlff_yaml_fail(f, node, error, "%s is there twice", h->elements[k]);
+        return mlff_yaml_fail(f, node, error, "%s is a duplicate", h->elements[k]);
   }
   double *values = mlff_arena_alloc(f->arena, (size_t) h->n_elements, sizeof *values);
   if (!values) return mlff_fail(error, MLFF_E_NOMEM, "%s: out of memory", f->path);
@@ -97,7 +97,7 @@ static mlff_status read_weights_block(mlff_modelfile *f, mlff_error *error)
   const char *name = f->about.weights_file, *slash = strrchr(f->path, '/');
   if (strchr(name, '/') || strchr(name, '\\') || !strcmp(name, ".") || !strcmp(name, "..") || strlen(name) > 250)
     return mlff_yaml_fail(f, mlff_yaml_find(w, "file"), error,
-                          "must be the name of a file beside this one, without folders");
+                          "must be a file name in the same folder, without directories");
   if (strlen(f->head.sha256) != 64 || strspn(f->head.sha256, "0123456789abcdef") != 64)
     return mlff_yaml_fail(f, mlff_yaml_find(w, "sha256"), error, "must be 64 lower-case hex digits");
   const size_t n_dir = slash ? (size_t) (slash - f->path) + 1 : 0;
@@ -114,11 +114,10 @@ static mlff_status read_weights(mlff_modelfile *f, mlff_error *error)
   char hex[65];
   mlff_sha256_hex(f->weights, f->weights_size, hex);
   if (strcmp(hex, f->head.sha256))
-    return mlff_fail(
-        error, MLFF_E_FORMAT,
-        "%s:%d: weights.sha256: %s has hash %s, expected %s: it is damaged, truncated or of another model; copy "
-        "both files again [mlff-22]",
-        f->path, mlff_yaml_find(f->root, "weights")->line, f->weights_path, hex, f->head.sha256);
+    return mlff_fail(error, MLFF_E_FORMAT,
+                     "%s:%d: weights.sha256: %s has hash %s, expected %s: it is damaged, truncated or from another "
+                     "model; copy both files again [mlff-22]",
+                     f->path, mlff_yaml_find(f->root, "weights")->line, f->weights_path, hex, f->head.sha256);
   MLFF_TRY(mlff_safetensors_parse(f->weights_path, f->weights, f->weights_size, f->arena, &f->tensors, &f->n_tensors,
                                   error));
   f->tensor_used = mlff_arena_alloc(f->arena, (size_t) f->n_tensors, 1);
@@ -228,7 +227,7 @@ static mlff_status check_used(const mlff_modelfile *f, const mlff_yaml *node, ml
 {
   for (const mlff_yaml *c = node->first; c; c = c->next) {
     if (c->key && !f->used[c->id])
-      return mlff_yaml_fail(f, c, error, "unknown key; see docs/model_file.md for those that this architecture has");
+      return mlff_yaml_fail(f, c, error, "unknown key; docs/model_file.md lists the keys of this architecture");
     if (c->first) MLFF_TRY(check_used(f, c, error));
   }
   return MLFF_OK;
@@ -241,7 +240,7 @@ mlff_status mlff_modelfile_finish(mlff_modelfile *file, mlff_error *error)
     if (!file->tensor_used[k])
       return mlff_fail(
           error, MLFF_E_FORMAT,
-          "%s: tensor '%.80s' is not part of this %s model: its hyper-parameters in %s do not fit the weights",
+          "%s: tensor '%.80s' is not part of this %s model: the hyper-parameters in %s do not match the weights",
           file->weights_path, file->tensors[k].name, file->head.architecture, file->path);
   return MLFF_OK;
 }

@@ -19,7 +19,7 @@ static mlff_status read_pair(mlff_modelfile *f, const mlff_yaml *pairs, const ml
   const mlff_modelfile_head *h = &f->head;
   const char *dash = strchr(node->key, '-');
   double distance = 0.0;
-  if (!dash) return mlff_yaml_fail(f, node, error, "must be named by two elements, such as H-O");
+  if (!dash) return mlff_yaml_fail(f, node, error, "must be two elements, such as H-O");
   const int s = find_element(h, node->key, (size_t) (dash - node->key)),
             t = find_element(h, dash + 1, strlen(dash + 1));
   if (s < 0 || t < 0) {
@@ -29,11 +29,11 @@ static mlff_status read_pair(mlff_modelfile *f, const mlff_yaml *pairs, const ml
   }
   MLFF_TRY(mlff_yaml_double(f, pairs, node->key, -HUGE_VAL, HUGE_VAL, &distance, error));
   if (!(distance > 0.0 && distance <= h->cutoff))
-    return mlff_yaml_fail(f, node, error, "is %g A, expected more than 0 and not more than the model's cutoff, %g A",
-                          distance, h->cutoff);
+    return mlff_yaml_fail(f, node, error, "is %g A, expected a distance above 0 and up to the cutoff %g A", distance,
+                          h->cutoff);
   if (table[s * h->n_elements + t] > 0.0)
-    return mlff_yaml_fail(f, node, error, "%s-%s is there twice: it is the same pair as %s-%s", h->elements[s],
-                          h->elements[t], h->elements[t], h->elements[s]);
+    return mlff_yaml_fail(f, node, error, "%s-%s is a duplicate of %s-%s", h->elements[s], h->elements[t],
+                          h->elements[t], h->elements[s]);
   table[s * h->n_elements + t] = table[t * h->n_elements + s] = distance;
   return MLFF_OK;
 }

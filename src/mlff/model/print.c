@@ -44,7 +44,7 @@ static void print_unknown(const mlff_model *m, FILE *out)
 {
   char missing[80];
   mlff_domain_missing(&m->info, missing, sizeof missing);
-  if (*missing) fprintf(out, "  not known    %s: the file does not say, and runs are not compared\n", missing);
+  if (*missing) fprintf(out, "  not known    %s: not in the file, so runs are not checked\n", missing);
 }
 
 static void print_traits(const mlff_model *m, FILE *out)
@@ -59,7 +59,7 @@ static void print_traits(const mlff_model *m, FILE *out)
   fprintf(out, "promises       ");
   for (size_t k = 0; k < sizeof traits / sizeof *traits; k++)
     if (m->info.traits & traits[k].bit) fprintf(out, "%s%s", n++ ? ", " : "", traits[k].name);
-  if (!n) fprintf(out, "none: forces and stress are outputs of the network, not derivatives of the energy");
+  if (!n) fprintf(out, "none: forces and stress are network outputs, not derivatives of the energy");
   fprintf(out, "\n");
 }
 

@@ -25,7 +25,7 @@ mlff_status mlff_repulsion_read(mlff_modelfile *f, mlff_error *error)
   MLFF_TRY(mlff_yaml_map(f, f->root, "repulsion", &block, error));
   MLFF_TRY(mlff_yaml_choice(f, block, "kind", kinds, &kind, error));
   MLFF_TRY(mlff_yaml_map(f, block, "cutoffs", &cutoffs, error));
-  if (!cutoffs->first) return mlff_yaml_fail(f, cutoffs, error, "has no pair: leave the block repulsion out");
+  if (!cutoffs->first) return mlff_yaml_fail(f, cutoffs, error, "has no pair; remove the block repulsion");
   return mlff_pairs_read(f, cutoffs, &f->head.repulsion, error);
 }
 

@@ -36,33 +36,26 @@ static mlff_status check_direct(const mlff_model *m, const mlff_graph *graph, co
     return mlff_fail(error, MLFF_E_ARG, "this %s model sums over ranks, but halo.reverse or halo.reduce is NULL", name);
   if (graph->n_nodes != graph->n_local && !graph->tag)
     return mlff_fail(error, MLFF_E_ARG,
-                     "this %s model orders neighbours by graph.tag, which is NULL although there are other ranks",
-                     name);
+                     "this %s model sorts neighbors by graph.tag, which is NULL although there are other ranks", name);
   if (graph->on_device)
     return mlff_fail(
         error, MLFF_E_UNSUPPORTED,
-        "the graph is in the memory of a GPU (graph.on_device), but forces of this %s model are made on the "
-        "host: give arrays of the host",
+        "the graph is in GPU memory (graph.on_device), but this %s model computes forces on the host; pass host arrays",
         name);
   if (graph->boundary != MLFF_BOUNDARY_OPEN && graph->boundary != MLFF_BOUNDARY_PERIODIC)
-    return mlff_fail(
-        error, MLFF_E_UNSUPPORTED,
-        "%s models are made for systems that are periodic in all three directions or in none (graph.boundary "
-        "is %d)",
-        name, (int) graph->boundary);
+    return mlff_fail(error, MLFF_E_UNSUPPORTED,
+                     "%s models require three periodic directions or none (graph.boundary is %d)", name,
+                     (int) graph->boundary);
   if (graph->boundary == MLFF_BOUNDARY_PERIODIC && !(graph->volume > 0.0 && isfinite(graph->volume)))
     return mlff_fail(error, MLFF_E_ARG, "graph.volume is %g A^3, but this %s model needs the volume of the cell",
                      graph->volume, name);
   if (result->atom_energy)
     return mlff_fail(error, MLFF_E_UNSUPPORTED,
-                     "energies of atoms do not exist: the energy of this %s model is a function of the mean feature of "
-                     "all atoms, not a sum over atoms",
-                     name);
+                     "per-atom energies are not available: the energy of this %s model is not a sum over atoms", name);
   if (result->atom_virial || result->atom_centroid)
     return mlff_fail(
         error, MLFF_E_UNSUPPORTED,
-        "per-atom virials do not exist: the stress of this %s model is an output for the whole cell, and its "
-        "forces are no sums over pairs",
+        "per-atom virials are not available: this %s model predicts the stress of the whole cell, not a sum over pairs",
         name);
   return MLFF_OK;
 }
@@ -72,17 +65,16 @@ static mlff_status check_list(const mlff_model *m, const mlff_graph *graph, mlff
 {
   if (graph->row) return MLFF_OK;
   if (!(graph->reach > 0) || graph->on_device)
-    return mlff_fail(
-        error, MLFF_E_ARG,
-        "mlff_model_evaluate: graph.row is NULL: give a neighbour list, or, for a model on a GPU, an array "
-        "of positions on the host and graph.reach");
+    return mlff_fail(error, MLFF_E_ARG,
+                     "mlff_model_evaluate: graph.row is NULL; pass a neighbor list or, for a model on a GPU, host "
+                     "positions and graph.reach");
   if (!m->backend->ops->owns_graph)
     return mlff_fail(error, MLFF_E_UNSUPPORTED,
-                     "graph.row is NULL, but a model on the CPU makes no neighbor list: give one, or open it with "
-                     "device cuda");
+                     "graph.row is NULL, but a model on the CPU does not build neighbor lists; pass one, or open it "
+                     "with device cuda");
   if (!(graph->reach >= m->head->cutoff) || !isfinite(graph->reach))
-    return mlff_fail(error, MLFF_E_ARG, "graph.reach is %g A, expected the cutoff of the model, %g A, or more",
-                     graph->reach, m->head->cutoff);
+    return mlff_fail(error, MLFF_E_ARG, "graph.reach is %g A, expected at least the cutoff %g A", graph->reach,
+                     m->head->cutoff);
   return MLFF_OK;
 }
 
@@ -98,11 +90,11 @@ static mlff_status check_arguments(mlff_model *m, const mlff_graph *graph, const
     return mlff_fail(error, MLFF_E_ARG, "mlff_model_evaluate: %d nodes of other ranks, but no halo",
                      (int) (graph->n_nodes - graph->n_local));
   if (halo && !halo->begin != !halo->finish)
-    return mlff_fail(error, MLFF_E_ARG, "mlff_model_evaluate: of halo.begin and halo.finish one is NULL");
+    return mlff_fail(error, MLFF_E_ARG, "mlff_model_evaluate: one of halo.begin and halo.finish is NULL");
   if (!(m->info.traits & MLFF_CONSERVATIVE)) MLFF_TRY(check_direct(m, graph, halo, result, error));
   if (result->member_forces && m->info.n_members < 2)
-    return mlff_fail(error, MLFF_E_UNSUPPORTED,
-                     "forces of members do not exist: this %s model has a single network in use", m->info.architecture);
+    return mlff_fail(error, MLFF_E_UNSUPPORTED, "member forces are not available: this %s model has a single network",
+                     m->info.architecture);
   if (result->atom_centroid && !(m->info.traits & MLFF_STRICTLY_LOCAL))
     return mlff_fail(
         error, MLFF_E_UNSUPPORTED,

@@ -122,15 +122,14 @@ static mlff_status check_tensor(const scanner *s, mlff_tensor *t, const int64_t 
   t->n = 1;
   for (int k = 0; k < t->rank; k++) {
     if (t->shape[k] && t->n > ((int64_t) 1 << 53) / t->shape[k])
-      return mlff_fail(s->error, MLFF_E_FORMAT, "%s: tensor '%.80s' is impossibly large", s->path, t->name);
+      return mlff_fail(s->error, MLFF_E_FORMAT, "%s: tensor '%.80s' is too large", s->path, t->name);
     t->n *= t->shape[k];
   }
   if (offsets[0] > offsets[1] || offsets[1] > n_data)
-    return mlff_fail(
-        s->error, MLFF_E_FORMAT,
-        "%s: tensor '%.80s' lies at bytes %lld to %lld of the data, which has %lld: the file is truncated or "
-        "damaged; copy it again",
-        s->path, t->name, (long long) offsets[0], (long long) offsets[1], (long long) n_data);
+    return mlff_fail(s->error, MLFF_E_FORMAT,
+                     "%s: tensor '%.80s' is at bytes %lld to %lld, but the data have %lld bytes; the file is truncated "
+                     "or damaged, copy it again",
+                     s->path, t->name, (long long) offsets[0], (long long) offsets[1], (long long) n_data);
   if (t->n > INT64_MAX / 8 || offsets[1] - offsets[0] != t->n * element)
     return mlff_fail(s->error, MLFF_E_FORMAT, "%s: tensor '%.80s' has %lld bytes, but its shape and type need %lld",
                      s->path, t->name, (long long) (offsets[1] - offsets[0]), (long long) (t->n * element));
@@ -235,12 +234,12 @@ mlff_status mlff_safetensors_parse(const char *path, const void *data, size_t si
   const unsigned char *bytes = data;
   uint64_t n_header = 0;
   if (size < 8)
-    return mlff_fail(error, MLFF_E_FORMAT, "%s: %zu bytes are no safetensors file; copy it again", path, size);
+    return mlff_fail(error, MLFF_E_FORMAT, "%s: %zu bytes are not a safetensors file; copy it again", path, size);
   for (int k = 7; k >= 0; k--) n_header = n_header << 8 | bytes[k];
   if (n_header > MLFF_TENSOR_MAX_HEADER || n_header > size - 8)
     return mlff_fail(error, MLFF_E_FORMAT,
-                     "%s: header of %llu bytes in a file of %zu (at most %d are allowed): truncated, damaged or no "
-                     "safetensors file",
+                     "%s: header of %llu bytes in a file of %zu (at most %d are allowed): the file is truncated, "
+                     "damaged or not safetensors",
                      path, (unsigned long long) n_header, size, MLFF_TENSOR_MAX_HEADER);
   const char *start = (const char *) data + 8;
   scanner s = {.path = path, .start = start, .next = start, .end = start + n_header, .arena = arena, .error = error};

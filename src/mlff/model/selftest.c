@@ -159,7 +159,7 @@ mlff_status mlff_selftest_run(mlff_model *model, int k, mlff_self_test *test, ml
   snprintf(answer.name, sizeof answer.name, "%s", t->name);
   choose_tolerances(model, t, p, &answer);
   if (t->atom_energies && !(model->info.traits & MLFF_NODE_ENERGIES))
-    return mlff_fail(error, MLFF_E_FORMAT, "atom_energies: %s models have no energies of atoms; take the key away",
+    return mlff_fail(error, MLFF_E_FORMAT, "atom_energies: %s models have no per-atom energies; remove the key",
                      model->info.architecture);
   const size_t n = (size_t) t->n_atoms;
   mlff_result result = {.forces = malloc(n * sizeof *result.forces),
@@ -211,9 +211,9 @@ static mlff_status run_each(mlff_model *model, const int *use, mlff_error *error
     if (!t.passed)
       return mlff_fail(
           error, MLFF_E_NUMERIC,
-          "%s: self-test '%s' failed on %s (%s, %s): energy off by %.3g eV/atom (allowed %.3g), forces by %.3g "
-          "eV/A (allowed %.3g), virial by %.3g eV/atom (allowed %.3g). Do not use the model here; run 'mlff "
-          "verify' with other kernels and precisions to find out whether the file or this build is wrong [mlff-24]",
+          "%s: self-test '%s' failed on %s (%s, %s): errors are energy %.3g eV/atom (tolerance %.3g), forces %.3g eV/A "
+          "(tolerance %.3g), virial %.3g eV/atom (tolerance %.3g). Do not use the model here; run 'mlff verify' with "
+          "other kernels and precisions to find out whether the file or this build is wrong [mlff-24]",
           model->file->path, t.name, model->info.device, model->info.kernels, model->info.precision, t.energy_error,
           t.energy_tolerance, t.force_error, t.force_tolerance, t.virial_error, t.virial_tolerance);
     model->info.n_self_tests_passed++;
@@ -262,7 +262,8 @@ int mlff_model_n_self_tests(const mlff_model *model)
 mlff_status mlff_model_self_test(mlff_model *model, int k, mlff_self_test *test, mlff_error *error)
 {
   if (!model || !test || k < 0 || k >= model->tests.n)
-    return mlff_fail(error, MLFF_E_ARG, "self-test %d: there are %d, from 0", k, model ? model->tests.n : 0);
+    return mlff_fail(error, MLFF_E_ARG, "self-test %d does not exist; the file has %d, counted from 0", k,
+                     model ? model->tests.n : 0);
   if (!mlff_selftest_is_covered(model, k))
     return mlff_fail(error, MLFF_E_UNSUPPORTED,
                      "self-test '%.60s' has elements that the model was opened without; open it with all elements",
@@ -270,7 +271,7 @@ mlff_status mlff_model_self_test(mlff_model *model, int k, mlff_self_test *test,
   if (model->info.n_members != model->info.n_members_of_file)
     return mlff_fail(
         error, MLFF_E_UNSUPPORTED,
-        "self-test '%.60s' is of all %d members and the model was opened with %d; open it with all of them",
+        "self-test '%.60s' requires all %d members, but the model was opened with %d; open it with all members",
         model->tests.structures[k].name, model->info.n_members_of_file, model->info.n_members);
   return mlff_selftest_run(model, k, test, error);
 }

@@ -177,8 +177,8 @@ mlff_status mlff_step_check_distance(const mlff_model *m, const mlff_graph *grap
   const int32_t i = e->closest[0], j = e->closest[1];
   char one[WORDS], other[WORDS];
   return mlff_fail(error, MLFF_E_NUMERIC,
-                   "%s and %s%s are %.4f A apart, closer than the %.4g A that the model was made for "
-                   "(domain.min_distance): remove overlaps, minimize, or reduce the time step [mlff-41]",
+                   "%s and %s%s are %.4f A apart, closer than the %.4g A of domain.min_distance; remove "
+                   "overlaps, minimize, or reduce the time step [mlff-41]",
                    atom_of(m, graph, i, one), j >= graph->n_local ? "an image or ghost of " : "",
                    atom_of(m, graph, j, other), e->min_distance, m->head->min_distance);
 }

@@ -22,10 +22,10 @@ static const double SLACK = 0.02, DEVIATIONS = 4.0, CLOSER = 0.95, FAR = 0.75, L
 
 static const double AT_REST = 1.0; /* K: colder atoms have no temperature yet */
 
-enum { LOOKS = 10 }; /* of a mean */
+enum { CHECKS = 10 }; /* of a mean */
 
 typedef struct mean {
-  double values[LOOKS];
+  double values[CHECKS];
   int64_t n;
 } mean;
 
@@ -203,7 +203,7 @@ static void say_triple(const mlff_watch *w, const mlff_graph *g, worst found, ml
   order(g, &found.atoms[1], &found.atoms[2]);
   const int s = g->species[found.atoms[0]], t = g->species[found.atoms[1]], u = g->species[found.atoms[2]];
   const double known = info->triples[(s * n + t) * n + u], limit = known > 0 ? known : info->cutoff;
-  say(finding, "%s-%s-%s with both ends within %.4g A (centre %s, ends %s, %s) is below %.4g A, %s", info->elements[t],
+  say(finding, "%s-%s-%s with both ends within %.4g A (center %s, ends %s, %s) is below %.4g A, %s", info->elements[t],
       info->elements[s], info->elements[u], limit * sqrt(found.ratio), mlff_atom_name(g, found.atoms[0], centre),
       mlff_atom_name(g, found.atoms[1], one), mlff_atom_name(g, found.atoms[2], other), limit,
       known > 0 ? "the smallest one" : "the cutoff, within which there was no such triple");
@@ -265,12 +265,12 @@ void mlff_watch_atoms(mlff_watch *watch, const mlff_graph *graph, const double (
 static int mean_add(mean *m, double sample, double *value)
 {
   if (isnan(sample)) return 0;
-  m->values[m->n++ % LOOKS] = sample;
-  const int n = m->n < LOOKS ? (int) m->n : LOOKS;
+  m->values[m->n++ % CHECKS] = sample;
+  const int n = m->n < CHECKS ? (int) m->n : CHECKS;
   double sum = 0;
   for (int k = 0; k < n; k++) sum += m->values[k];
   *value = sum / n;
-  return m->n >= LOOKS;
+  return m->n >= CHECKS;
 }
 
 /* below, above: what may still be outside of the range. */
@@ -286,7 +286,7 @@ static void look_at_temperature(mlff_watch *w, const mlff_watch_system *s, mlff_
   const double *range = w->info->temperature, margin = SLACK + DEVIATIONS * sqrt(2.0 / s->n_free);
   if (!(s->temperature > AT_REST) || !mean_add(&w->temperature, s->temperature, &value)) return;
   judge_range(range, value, margin * range[0], margin * range[1], finding);
-  say(finding, "temperature %.4g K (mean of %d looks, %s) is outside of %g to %g K", value, LOOKS, w->every, range[0],
+  say(finding, "temperature %.4g K (mean of %d checks, %s) is outside of %g to %g K", value, CHECKS, w->every, range[0],
       range[1]);
 }
 
@@ -298,7 +298,7 @@ static void look_at_density(mlff_watch *w, const mlff_watch_system *s, mlff_find
   const int is_full = mean_add(&w->density, s->density, &value);
   if (!s->box_changes) value = s->density;
   if (isnan(value) || (s->box_changes && !is_full)) return;
-  if (s->box_changes) snprintf(averaged, sizeof averaged, " (mean of %d looks, %s)", LOOKS, w->every);
+  if (s->box_changes) snprintf(averaged, sizeof averaged, " (mean of %d checks, %s)", CHECKS, w->every);
   judge_range(range, value, SLACK * range[0], SLACK * range[1], finding);
   say(finding, "density %.4g g/cm3%s is outside of %g to %g g/cm3", value, averaged, range[0], range[1]);
 }
@@ -310,8 +310,8 @@ static void look_at_pressure(mlff_watch *w, const mlff_watch_system *s, mlff_fin
                slack = SLACK * fmax(range[1] - range[0], fmax(fabs(range[0]), fabs(range[1])));
   if (!mean_add(&w->pressure, s->pressure, &value)) return;
   judge_range(range, value, slack, slack, finding);
-  say(finding, "pressure %.4g GPa without its kinetic part (mean of %d looks, %s) is outside of %g to %g GPa", value,
-      LOOKS, w->every, range[0], range[1]);
+  say(finding, "pressure %.4g GPa without its kinetic part (mean of %d checks, %s) is outside of %g to %g GPa", value,
+      CHECKS, w->every, range[0], range[1]);
 }
 
 void mlff_watch_state(mlff_watch *watch, const mlff_watch_system *system, mlff_finding found[MLFF_N_WATCHED])

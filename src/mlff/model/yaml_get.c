@@ -156,13 +156,13 @@ mlff_status mlff_yaml_doubles(const mlff_modelfile *file, const mlff_yaml *paren
                               const double **values, int *n, mlff_error *error)
 {
   const mlff_yaml *node = NULL;
-  int n = 0;
+  int count = 0;
   MLFF_TRY(get(file, parent, key, MLFF_YAML_SEQUENCE, &node, error));
   if (n_expected >= 0 && node->n_children != n_expected)
     return mlff_yaml_fail(file, node, error, "has %d numbers, expected %d", node->n_children, n_expected);
   double *v = mlff_arena_alloc(file->arena, (size_t) node->n_children, sizeof *v);
   if (!v) return mlff_fail(error, MLFF_E_NOMEM, "%s: out of memory", file->path);
-  for (const mlff_yaml *c = node->first; c; c = c->next) MLFF_TRY(to_double(file, c, &v[n++], error));
+  for (const mlff_yaml *c = node->first; c; c = c->next) MLFF_TRY(to_double(file, c, &v[count++], error));
   *values = v;
   if (n) *n = node->n_children;
   return MLFF_OK;
@@ -172,7 +172,7 @@ mlff_status mlff_yaml_strings(const mlff_modelfile *file, const mlff_yaml *paren
                               const char *const **values, int *n, mlff_error *error)
 {
   const mlff_yaml *node = NULL;
-  int n = 0;
+  int count = 0;
   MLFF_TRY(get(file, parent, key, MLFF_YAML_SEQUENCE, &node, error));
   const char **v = mlff_arena_alloc(file->arena, (size_t) node->n_children, sizeof *v);
   if (!v) return mlff_fail(error, MLFF_E_NOMEM, "%s: out of memory", file->path);
@@ -180,7 +180,7 @@ mlff_status mlff_yaml_strings(const mlff_modelfile *file, const mlff_yaml *paren
     if (c->kind != MLFF_YAML_SCALAR || !*c->text)
       return mlff_yaml_fail(file, c, error, "must be text, not %s",
                             c->kind == MLFF_YAML_SCALAR ? "empty" : mlff_yaml_kind_name(c->kind));
-    v[n++] = c->text;
+    v[count++] = c->text;
   }
   *values = v;
   if (n) *n = node->n_children;

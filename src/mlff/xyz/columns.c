@@ -29,12 +29,11 @@ static mlff_status add_column(xyz_table *t, const char *name, const char *kind, 
   double width = 0;
   if (!kind || !count || !*name || !mlff_xyz_integer(count, &width) || !(width >= 1 && width <= XYZ_MOST_WORDS) ||
       strlen(kind) != 1 || !strchr("RILS", *kind))
-    return mlff_xyz_fail(l, error,
-                         "Properties must be triples of name, kind (R, I, L or S) and number of columns, and '%.60s:%s:"
-                         "%s' is not one",
-                         name, kind ? kind : "", count ? count : "");
+    return mlff_xyz_fail(
+        l, error, "Properties must be triples of name, kind (R, I, L or S) and number of columns, not '%.60s:%s:%s'",
+        name, kind ? kind : "", count ? count : "");
   for (int k = 0; k < t->n_columns; k++)
-    if (!strcmp(t->columns[k].name, name)) return mlff_xyz_fail(l, error, "Properties has '%.60s' twice", name);
+    if (!strcmp(t->columns[k].name, name)) return mlff_xyz_fail(l, error, "Properties has a duplicate '%.60s'", name);
   if (t->n_columns == XYZ_MOST_COLUMNS || t->n_words + (int) width > XYZ_MOST_WORDS)
     return mlff_xyz_fail(l, error, "Properties has more than %d names or %d columns", (int) XYZ_MOST_COLUMNS,
                          (int) XYZ_MOST_WORDS);

@@ -89,7 +89,7 @@ static int scan_word(parser *p, const char *s, int is_value, item *found)
     if (*s == '\\' && s[1]) {
       s++;
     } else if (*s == '"' || *s == '\'') {
-      return fail_at(p, s, "a quote within a word: put all of it in quotes, inner ones as \\\"");
+      return fail_at(p, s, "a quote within a word: quote the whole word, inner quotes as \\\"");
     } else if (*s == '[' || *s == '{') {
       const char *end = close_bracket(s);
       if (!end || has(s, end, ' ') || has(s, end, '\t')) return fail_at(p, s, "a bracket within a word is not closed");
@@ -108,7 +108,7 @@ static int scan(parser *p, const char *s, int is_value, item *found)
   if (*s == '(' && (!ends || has(s, end, '='))) end = NULL; /* ASE takes round brackets for letters */
   if (!end && !is_quote && !is_bracket) return scan_word(p, s, is_value, found);
   if (!end) return fail_at(p, s, is_quote ? "the quote is not closed" : "the bracket is not closed");
-  if (!ends) return fail_at(p, s, "a blank is expected behind the closing quote or bracket");
+  if (!ends) return fail_at(p, s, "expected a blank after the closing quote or bracket");
   *found = (item){s, end, *s};
   return 1;
 }
@@ -148,11 +148,10 @@ static int check_special(parser *p, const item *name, const item *value)
   if (word && !value)
     return fail_final(p, name->first, "Lattice, pbc and Properties must be keys with a value, as in pbc=\"T T T\"");
   if (word && strncmp(word, first, length))
-    return fail_final(p, name->first, "the keys Lattice, pbc and Properties must be written so, which ASE wants, too");
+    return fail_final(p, name->first, "the keys Lattice, pbc and Properties must have this spelling, as in ASE");
   const char *hidden = word ? NULL : find_special(name->first, name->end, name->opening != 0);
   if (!hidden && value) hidden = find_special(value->first, value->end, value->opening != 0);
-  if (hidden)
-    return fail_final(p, hidden, "Lattice, pbc and Properties must be keys, and here they are part of a text");
+  if (hidden) return fail_final(p, hidden, "Lattice, pbc and Properties must be keys, but are part of a text");
   return 1;
 }
 
@@ -160,13 +159,13 @@ static int check_special(parser *p, const item *name, const item *value)
 
 static const char *keep(parser *p, const char *first, const char *end, int with_escapes)
 {
-  char *out = p->texts, *end = out;
+  char *out = p->texts, *next = out;
   for (const char *s = first; s < end; s++) {
     if (!with_escapes && *s == '\\' && ++s == end) break;
-    *end++ = *s;
+    *next++ = *s;
   }
-  *end++ = 0;
-  p->texts = end;
+  *next++ = 0;
+  p->texts = next;
   return out;
 }
 
@@ -258,7 +257,7 @@ static int read_entry(parser *p)
     p->place = name.end;
     return 1;
   }
-  if (name.end - name.first == (name.opening ? 2 : 0)) return fail_at(p, p->place, "a key is expected before =");
+  if (name.end - name.first == (name.opening ? 2 : 0)) return fail_at(p, p->place, "expected a key before =");
   const char *first = skip_blanks(equals + 1);
   if (!scan(p, first, 1, &value)) {
     /* of name= other="...", where the quote is not what is wrong */

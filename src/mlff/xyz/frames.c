@@ -54,11 +54,11 @@ static mlff_status read_count(mlff_xyz *f, mlff_error *error)
   double n = 0;
   text[length] = ends ? 0 : text[length];
   if (*text < '0' || *text > '9' || !mlff_xyz_integer(text, &n) || n < 1)
-    return mlff_xyz_fail(&f->lines, error, "the number of atoms is expected, at least 1, not '%.40s'%s", text,
+    return mlff_xyz_fail(&f->lines, error, "expected the number of atoms, at least 1, not '%.40s'%s", text,
                          f->n_frames ? ""
                                      : ": structures are read from extended XYZ files, as ase convert writes them");
   if (n > MOST_ATOMS)
-    return mlff_xyz_fail(&f->lines, error, "%.40s atoms, and a frame may have %d", text, (int) MOST_ATOMS);
+    return mlff_xyz_fail(&f->lines, error, "%.40s atoms; a frame has at most %d", text, (int) MOST_ATOMS);
   f->frame.n_atoms = (int32_t) n;
   return MLFF_OK;
 }
@@ -91,7 +91,7 @@ static mlff_status read_pbc(mlff_xyz *f, mlff_error *error)
   }
   if (!fine)
     return mlff_xyz_fail(&f->lines, error, "pbc must be three of T and F, e.g. pbc=\"T T F\", not %.80s", key->raw);
-  if (any && !f->frame.has_cell) return mlff_xyz_fail(&f->lines, error, "pbc is given, but there is no Lattice");
+  if (any && !f->frame.has_cell) return mlff_xyz_fail(&f->lines, error, "pbc without Lattice");
   return MLFF_OK;
 }
 

@@ -96,7 +96,7 @@ mlff_status mlff_xyz_lines_next(xyz_lines *l, int *found, mlff_error *error)
   while (!ended && refill(l)) {
     const unsigned char *first = l->bytes + l->next, *last = l->bytes + l->n_bytes, *p = first;
     while (p < last && *p != '\n' && *p != '\r' && *p) p++;
-    if (p < last && !*p) return mlff_xyz_fail(l, error, "the line has a byte that is zero: this is not text");
+    if (p < last && !*p) return mlff_xyz_fail(l, error, "the line contains a NUL byte; the file is not text");
     MLFF_TRY(append(l, first, (size_t) (p - first), error));
     ended = p < last;
     const int is_cr = ended && *p == '\r';
@@ -105,8 +105,7 @@ mlff_status mlff_xyz_lines_next(xyz_lines *l, int *found, mlff_error *error)
     any = 1;
   }
   if (l->file && ferror(l->file))
-    return mlff_fail(error, MLFF_E_IO, "%s:%lld: cannot be read on: %s", l->path, (long long) l->number,
-                     strerror(errno));
+    return mlff_fail(error, MLFF_E_IO, "%s:%lld: read error: %s", l->path, (long long) l->number, strerror(errno));
   if (l->number == 1 && l->length >= 3 && !memcmp(l->line, "\xef\xbb\xbf", 3)) {
     memmove(l->line, l->line + 3, l->length - 2);
     l->length -= 3;

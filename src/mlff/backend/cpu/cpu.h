@@ -1,4 +1,4 @@
-/* cpu.h: the ops of the CPU backends, declared under their name of this compilation (see simd.h). */
+/* cpu.h: declarations of the CPU ops, with the name suffix of this compilation (simd.h). */
 #ifndef MLFF_CPU_H
 #define MLFF_CPU_H
 
@@ -13,7 +13,7 @@ typedef vreal mlff_value;
 #define OP_HOST(...)
 #include "../op_list.h"
 
-/* table.c, linear_mixed.c: fill the table of this compilation; replace products by those in bf16. */
+/* table.c, linear_mixed.c: fill the table of this compilation; replace GEMMs by those in bf16. */
 void MLFF_CPU(ops_cpu)(mlff_ops *);
 void MLFF_CPU(ops_mixed)(mlff_ops *);
 

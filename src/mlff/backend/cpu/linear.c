@@ -1,12 +1,12 @@
 /* linear.c: y = act(x W^T + b) on the CPU: a GEMM with an epilogue.
  *
- * Weights are packed once into panels of TILE_VECTORS vectors of output columns, [panel][n_in][TILE_COLS], padded with
- * zeros. A tile of TILE_ROWS x TILE_COLS outputs stays in registers while the panel streams past (on AVX-512 6 x 64
- * floats: 24 accumulators); panels are the outer loop, so that one panel is read from the first-level cache for all
- * rows. Of every 64 products in float the sum is added to the tile. Results of a tile go through a small buffer to the
- * epilogue (bias is where the accumulators start), or to their place where there is nothing else to do. While the tiles
- * of a panel are computed, the next panel is fetched into the second-level cache, evenly over all of them: the weights
- * of a large network come from the third level, and waiting for them cost a third of the time.
+ * Weights are packed at load into panels of TILE_VECTORS vectors of output columns, [panel][n_in][TILE_COLS], padded
+ * with zeros. A tile of TILE_ROWS x TILE_COLS outputs stays in registers while the panel is read (on AVX-512 6 x 64
+ * floats: 24 accumulators). Panels are the outer loop, so that a panel is read from the first-level cache for all
+ * rows. In float, accumulators are added to the tile after 64 products. Tiles pass through a small buffer to the
+ * epilogue (the bias initialises the accumulators), or are stored in place if there is no epilogue. The next panel is
+ * prefetched into the second-level cache, evenly over the tiles: weights of a large network are read from the third
+ * level, and waiting for them took a third of the time.
  */
 #include "cpu.h"
 
@@ -17,7 +17,7 @@ enum {
 #if MLFF_32_REGISTERS
   TILE_VECTORS = 4,
 #else
-  TILE_VECTORS = 2, /* 12 of 16 registers are accumulators */
+  TILE_VECTORS = 2, /* 12 accumulators in 16 registers */
 #endif
   TILE_COLS = TILE_VECTORS * MLFF_VLEN,
   ROW_STEP = 1,
@@ -39,7 +39,7 @@ MLFF_INLINE int n_units(const mlff_linear *linear)
   return linear->n_in;
 }
 
-#include "linear_loops.h"
+#include "linear_units.h"
 
 static real weight_unit(const mlff_linear *linear, const weights *w, int u, int col)
 {
@@ -63,6 +63,7 @@ MLFF_INLINE vreal multiply_add(vreal acc, vreal x, vreal w)
 }
 
 #include "linear_tiles.h"
+#include "linear_loops.h"
 
 mlff_status MLFF_CPU(linear_pack_cpu)(mlff_backend *backend, mlff_linear *linear, const double *weight,
                                       const double *bias, int n_out, int n_in, int transpose, mlff_error *error)

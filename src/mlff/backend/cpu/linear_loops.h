@@ -1,57 +1,15 @@
-/* linear_loops.h: what products of matrices have in common in all precisions: packing into panels, the loops over
- * panels and tiles, and the epilogue. linear.c and linear_mixed.c include it after they have defined
- *   unit                  what panels and rows of x are made of: a real, or a pair of bf16
- *   TILE_ROWS, TILE_COLS  the largest tile of outputs; panels are TILE_COLS wide
- *   ROW_STEP, COL_STEP    tiles at the ends have multiples of these, no matter how many of their outputs are wanted
- *   parts_of(linear)      1, or 2 where a number is the sum of two parts, one after the other
+/* linear_loops.h: packing into panels, the epilogue, and the loops over panels and tiles, for all precisions. Part of
+ * the template of linear_units.h. Requires
+ *   TILE_ROWS, TILE_COLS  largest tile of outputs; panels are TILE_COLS wide
+ *   ROW_STEP, COL_STEP    tiles at the ends have multiples of these rows and columns
  *   n_units(linear)       units of a column of the matrix, of all parts
- * and define weight_unit and choose_tile behind it.
+ *   weight_unit           unit u of column col; zeros outside
+ *   choose_tile           tile_function of at most TILE_COLS columns and TILE_ROWS rows
  */
 #ifndef MLFF_LINEAR_LOOPS_H
 #define MLFF_LINEAR_LOOPS_H
 
-enum { LINE = 64 / (int) sizeof(unit) }; /* units in a cache line */
-
-/* tile = bias + x * panel, rows of the tile ld reals apart, rows of x ldx units; fetches n_units * fetch_step units
- * from `fetch` on into the second-level cache. */
-typedef void tile_function(const mlff_linear *linear, const unit *x, int64_t ldx, const unit *panel, const real *bias,
-                           real *tile, int64_t ld, const unit *fetch, int64_t fetch_step);
-/* That of so many columns and rows: at most TILE_COLS and TILE_ROWS. */
-static tile_function *choose_tile(int cols, int rows);
-
-/* Products of parts: high * high, and with two parts high * low + low * high; low * low is below rounding. */
-MLFF_INLINE int terms_of(int n_parts)
-{
-  return n_parts == 1 ? 1 : 3;
-}
-
-MLFF_INLINE int x_part(int term)
-{
-  return term == 2;
-}
-
-MLFF_INLINE int w_part(int term)
-{
-  return term == 1;
-}
-
 /* ---- packing ----------------------------------------------------------------------------------------------------- */
-
-/* The matrix of a product x[rows] -> y[cols], in the order of the file. */
-typedef struct weights {
-  const double *values; /* [cols][rows], transposed [rows][cols] */
-  int rows, cols, transpose;
-} weights;
-
-MLFF_INLINE double weight_at(const weights *w, int row, int col)
-{
-  if (row >= w->rows || col >= w->cols) return 0.0;
-  return w->values[w->transpose ? (size_t) row * (size_t) w->cols + (size_t) col
-                                : (size_t) col * (size_t) w->rows + (size_t) row];
-}
-
-/* Unit u of column col; zeros outside. */
-static unit weight_unit(const mlff_linear *linear, const weights *w, int u, int col);
 
 /* Panels [panel][n_units][TILE_COLS] and the bias, both padded with zeros. */
 static mlff_status pack_panels(mlff_backend *backend, mlff_linear *linear, const weights *w, const double *bias,
@@ -94,7 +52,7 @@ MLFF_INLINE vreal activate(mlff_act act, real alpha, vreal x, vreal *slope)
   return x;
 }
 
-/* Where a tile of results goes. */
+/* Destination of the results. */
 typedef struct target {
   real *y, *slope;
   const real *scale;
@@ -103,9 +61,9 @@ typedef struct target {
   real alpha, inverse_alpha;
 } target;
 
-/* One vector of results to its place; n lanes are columns of y. act, is_scaled, whole: constants at every call. */
-MLFF_INLINE void finish_vector(const mlff_act act, const int is_scaled, const int whole, const target *t, vreal v,
-                               int64_t row, int col, int n)
+/* Epilogue of one vector, n lanes of which are columns of y. act, is_scaled, whole: compile-time constants. */
+MLFF_INLINE void epilogue_vector(const mlff_act act, const int is_scaled, const int whole, const target *t, vreal v,
+                                 int64_t row, int col, int n)
 {
   real *y = t->y + row * t->ldy + col;
   if (is_scaled) {
@@ -130,39 +88,39 @@ MLFF_INLINE void finish_vector(const mlff_act act, const int is_scaled, const in
     vstore_part(y, v, n);
 }
 
-/* The tile's rows and columns from (row, col) on. */
-MLFF_INLINE void finish_tile(const mlff_act act, const int is_scaled, const target *t, const real *tile, int64_t row,
-                             int rows, int col, int cols)
+/* Epilogue of one output tile at (row, col). */
+MLFF_INLINE void epilogue_tile(const mlff_act act, const int is_scaled, const target *t, const real *tile, int64_t row,
+                               int rows, int col, int cols)
 {
   const int whole = cols / MLFF_VLEN, rest = cols % MLFF_VLEN;
   for (int r = 0; r < rows; r++, tile += TILE_COLS) {
     for (int v = 0; v < whole; v++)
-      finish_vector(act, is_scaled, 1, t, vload(tile + v * MLFF_VLEN), row + r, col + v * MLFF_VLEN, MLFF_VLEN);
+      epilogue_vector(act, is_scaled, 1, t, vload(tile + v * MLFF_VLEN), row + r, col + v * MLFF_VLEN, MLFF_VLEN);
     if (rest)
-      finish_vector(act, is_scaled, 0, t, vload(tile + whole * MLFF_VLEN), row + r, col + whole * MLFF_VLEN, rest);
+      epilogue_vector(act, is_scaled, 0, t, vload(tile + whole * MLFF_VLEN), row + r, col + whole * MLFF_VLEN, rest);
   }
 }
 
-static void finish(const mlff_linear_args *a, const target *t, const real *tile, int64_t row, int rows, int col,
-                   int cols)
+static void epilogue(const mlff_linear_args *a, const target *t, const real *tile, int64_t row, int rows, int col,
+                     int cols)
 {
   if (a->act == MLFF_ACT_NONE && !a->scale)
-    finish_tile(MLFF_ACT_NONE, 0, t, tile, row, rows, col, cols);
+    epilogue_tile(MLFF_ACT_NONE, 0, t, tile, row, rows, col, cols);
   else if (a->act == MLFF_ACT_NONE)
-    finish_tile(MLFF_ACT_NONE, 1, t, tile, row, rows, col, cols);
+    epilogue_tile(MLFF_ACT_NONE, 1, t, tile, row, rows, col, cols);
   else if (a->act == MLFF_ACT_SILU)
-    finish_tile(MLFF_ACT_SILU, 0, t, tile, row, rows, col, cols);
+    epilogue_tile(MLFF_ACT_SILU, 0, t, tile, row, rows, col, cols);
   else if (a->act == MLFF_ACT_SSP)
-    finish_tile(MLFF_ACT_SSP, 0, t, tile, row, rows, col, cols);
+    epilogue_tile(MLFF_ACT_SSP, 0, t, tile, row, rows, col, cols);
   else if (a->scale)
-    finish_tile(MLFF_ACT_CELU, 1, t, tile, row, rows, col, cols);
+    epilogue_tile(MLFF_ACT_CELU, 1, t, tile, row, rows, col, cols);
   else
-    finish_tile(MLFF_ACT_CELU, 0, t, tile, row, rows, col, cols);
+    epilogue_tile(MLFF_ACT_CELU, 0, t, tile, row, rows, col, cols);
 }
 
 /* ---- the loops --------------------------------------------------------------------------------------------------- */
 
-/* Rows first_row .. first_row + n_rows of the product; x: the units of these rows, [n_rows][ldx]. */
+/* Rows first_row .. first_row + n_rows of the GEMM; x: units of these rows, [n_rows][ldx]. */
 static void multiply_rows(const mlff_linear *linear, const mlff_linear_args *a, const unit *x, int64_t ldx,
                           int64_t first_row, int64_t n_rows)
 {
@@ -188,7 +146,7 @@ static void multiply_rows(const mlff_linear *linear, const mlff_linear_args *a, 
       choose_tile(cols, rows)(linear, x + row * ldx, ldx, panel, bias,
                               to_y ? t.y + (first_row + row) * a->ldy + col : tile, to_y ? a->ldy : TILE_COLS, fetch,
                               fetch_step);
-      if (!to_y) finish(a, &t, tile, first_row + row, rows, col, cols);
+      if (!to_y) epilogue(a, &t, tile, first_row + row, rows, col, cols);
     }
   }
 }

@@ -1,13 +1,13 @@
-/* linear_mixed.c: y = act(x W^T + b) with bf16 numbers and float sums on the CPU, for `precision mixed`.
+/* linear_mixed.c: y = act(x W^T + b) with bf16 inputs and float accumulators on the CPU, for `precision mixed`.
  *
- * Weights are packed once, rounded to bf16, in panels of pairs [panel][part][pairs of n_in][TILE_COLS]; rows of x are
- * rounded block by block into an array of the backend. With two parts (mlff_backend.splits) a number is the sum of two
- * bf16, its rounding and the rounding of what is left, and a product the sum of three: 16 bits of mantissa instead of
- * 8. Loops and epilogue are those of linear.c.
+ * Weights are packed at load, rounded to bf16, in panels of pairs [panel][part][pairs of n_in][TILE_COLS]; rows of x
+ * are rounded block by block into a buffer of the backend. With two parts (mlff_backend.splits) a value is the sum of
+ * two bf16, the rounded value and the rounded remainder, and a product the sum of three: 16 bits of mantissa instead
+ * of 8. Loops and epilogue are those of linear.c.
  *
- * Two kinds of tiles, by kernel path:
- *   avx512_bf16, and others     sums in vector registers, two products at a time in each lane (VDPBF16PS or its twin)
- *   amx, generic                sums in tiles of 16 x 16, up to four at a time (TDPBF16PS or its twin)
+ * Tiles by kernel path:
+ *   avx512_bf16, and others     accumulators in vector registers, two products per lane (VDPBF16PS or its emulation)
+ *   amx, generic                accumulators in up to four tiles of 16 x 16 (TDPBF16PS or its emulation)
  */
 #include "backend_cpu.h"
 #include "bf16.h"
@@ -26,7 +26,7 @@ enum {
   TILE_COLS = 2 * AMX_PAIRS,
   ROW_STEP = AMX_ROWS,
   COL_STEP = AMX_PAIRS,
-  PAIR_STEP = AMX_PAIRS, /* pairs of a part are padded to multiples of this */
+  PAIR_STEP = AMX_PAIRS, /* pairs of a part are padded to multiples of it */
 #else
   TILE_ROWS = 6,
 #if MLFF_32_REGISTERS
@@ -38,7 +38,7 @@ enum {
   ROW_STEP = 1,
   COL_STEP = MLFF_VLEN,
   PAIR_STEP = 1,
-  SUM_UNITS = INT_MAX, /* tiles of AMX sum up all of them, too */
+  SUM_UNITS = INT_MAX, /* as AMX tiles */
 #endif
   ROW_PAIRS = 16,       /* pairs of a part of x are padded to multiples of this */
   BLOCK_BYTES = 1 << 18 /* of rows of x that are rounded at a time */
@@ -61,11 +61,11 @@ MLFF_INLINE int n_units(const mlff_linear *linear)
   return parts_of(linear) * padded_pairs(linear->n_in, PAIR_STEP);
 }
 
-#include "linear_loops.h"
+#include "linear_units.h"
 
 /* ---- packing ----------------------------------------------------------------------------------------------------- */
 
-/* Part 0 of x is its rounding, part 1 the rounding of what is left. */
+/* Part 0 of x is its rounded value, part 1 the rounded remainder. */
 MLFF_INLINE vbits part_bits(vreal x, int part)
 {
   const vbits high = vround_bf16(x);
@@ -89,16 +89,6 @@ static int64_t rows_of_block(const mlff_linear *linear)
 {
   const int64_t n = BLOCK_BYTES / ((int64_t) sizeof(unit) * units_of_row(linear)) / TILE_ROWS;
   return (n ? n : 1) * TILE_ROWS;
-}
-
-static mlff_status linear_pack_mixed(mlff_backend *backend, mlff_linear *linear, const double *weight,
-                                     const double *bias, int n_out, int n_in, int transpose, mlff_error *error)
-{
-  const weights w = {weight, transpose ? n_out : n_in, transpose ? n_in : n_out, transpose};
-  linear->n_parts = backend->splits ? 2 : 1;
-  MLFF_TRY(pack_panels(backend, linear, &w, bias, error));
-  const size_t n = (size_t) (rows_of_block(linear) * units_of_row(linear));
-  return mlff_buf_reserve(backend, &((mlff_cpu_backend *) backend)->rounded, n * sizeof(unit), error);
 }
 
 /* ---- rows of x --------------------------------------------------------------------------------------------------- */
@@ -127,7 +117,7 @@ static void round_row(const mlff_linear *linear, const float *x, unit *out)
 
 #if MLFF_TILES_AMX
 
-/* Tiles 0 to 3 are the sums of 2 x 2 tiles, 4 and 5 rows of x, 6 and 7 columns of weights. */
+/* AMX tiles 0 to 3 are accumulators of 2 x 2 tiles, 4 and 5 rows of x, 6 and 7 columns of weights. */
 MLFF_INLINE void tile_product(const int two_rows, const int two_cols, const mlff_linear *linear, const unit *x,
                               int64_t ldx, const unit *panel, const real *bias, real *tile, int64_t ld,
                               const unit *fetch, int64_t fetch_step)
@@ -136,7 +126,7 @@ MLFF_INLINE void tile_product(const int two_rows, const int two_cols, const mlff
   const size_t x_bytes = (size_t) ldx * sizeof(unit), panel_bytes = TILE_COLS * sizeof(unit),
                tile_bytes = (size_t) ld * sizeof(real);
   amx_tiles tiles;
-  AMX_LOAD(&tiles, 0, bias, 0); /* the same row sixteen times */
+  AMX_LOAD(&tiles, 0, bias, 0); /* the same row in all 16 rows */
   if (two_cols) AMX_LOAD(&tiles, 1, bias + AMX_PAIRS, 0);
   if (two_rows) AMX_LOAD(&tiles, 2, bias, 0);
   if (two_rows && two_cols) AMX_LOAD(&tiles, 3, bias + AMX_PAIRS, 0);
@@ -204,7 +194,19 @@ MLFF_INLINE vreal multiply_add(vreal acc, vunit x, vunit w)
 
 #endif
 
-/* ---- the operation ----------------------------------------------------------------------------------------------- */
+#include "linear_loops.h"
+
+/* ---- operations -------------------------------------------------------------------------------------------------- */
+
+static mlff_status linear_pack_mixed(mlff_backend *backend, mlff_linear *linear, const double *weight,
+                                     const double *bias, int n_out, int n_in, int transpose, mlff_error *error)
+{
+  const weights w = {weight, transpose ? n_out : n_in, transpose ? n_in : n_out, transpose};
+  linear->n_parts = backend->splits ? 2 : 1;
+  MLFF_TRY(pack_panels(backend, linear, &w, bias, error));
+  const size_t n = (size_t) (rows_of_block(linear) * units_of_row(linear));
+  return mlff_buf_reserve(backend, &((mlff_cpu_backend *) backend)->rounded, n * sizeof(unit), error);
+}
 
 static void linear_mixed(mlff_backend *backend, const mlff_linear *linear, const mlff_linear_args *a)
 {

@@ -1,17 +1,18 @@
-/* linear_tiles.h: tiles of a product whose sums stay in vector registers: the inner loops of linear.c, and of
- * linear_mixed.c without AMX. Sizes for six rows: 24 of 32 registers are accumulators (on AVX-512 6 x 64 floats), or
- * 12 of 16.
+/* linear_tiles.h: tiles of a GEMM with accumulators in vector registers: the inner loops of linear.c, and of
+ * linear_mixed.c without AMX. Part of the template of linear_units.h. Tiles of six rows use 24 of 32 registers (on
+ * AVX-512 6 x 64 floats), or 12 of 16.
  *
- * Included behind linear_loops.h by a file that has defined TILE_ROWS = 6, TILE_VECTORS, SUM_UNITS (how many units one
- * float sums up), and for its units
+ * Requires TILE_ROWS = 6, TILE_VECTORS, TILE_COLS, SUM_UNITS (units per accumulator before it is added to the tile),
+ *   parts_of(linear)            1, or 2 if a value is the sum of two parts, one after the other
+ *   n_units(linear)             units of a column of the matrix, of all parts
  *   vunit                       a vector of MLFF_VLEN units
- *   set_units(x), load_units(p) the same unit everywhere, and MLFF_VLEN of them from memory
+ *   set_units(x), load_units(p) broadcast of a unit, and MLFF_VLEN units from memory
  *   multiply_add(acc, x, w)     acc + x w; of pairs: the sum of both products
  */
 #ifndef MLFF_LINEAR_TILES_H
 #define MLFF_LINEAR_TILES_H
 
-/* tile[mr][nv] = or += sums, which are then 0. */
+/* tile[mr][nv] = or += sums, which are then set to 0. */
 MLFF_INLINE void put_sums(const int mr, const int nv, vreal sums[TILE_ROWS][TILE_VECTORS], real *tile, int64_t ld,
                           const int accumulate)
 {
@@ -25,9 +26,8 @@ MLFF_INLINE void put_sums(const int mr, const int nv, vreal sums[TILE_ROWS][TILE
     }
 }
 
-/* tile[mr][nv] = bias + x[mr][units] * panel, rows of the tile ld reals apart; mr and nv are constants at every call,
- * so the loops unroll. Every SUM_UNITS units the sums go to the tile, since a sum that has grown long rounds more off.
- * Fetches n_units * fetch_step units from `fetch` on into the cache. */
+/* tile_function of mr rows and nv vectors, which are compile-time constants, so that the loops unroll. Every SUM_UNITS
+ * units the accumulators are added to the tile, because long sums have larger rounding errors. */
 MLFF_INLINE void tile_product(const int mr, const int nv, const mlff_linear *linear, const unit *x, int64_t ldx,
                               const unit *panel, const real *bias, real *tile, int64_t ld, const unit *fetch,
                               int64_t fetch_step)
