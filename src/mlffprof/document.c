@@ -67,7 +67,7 @@ mlffprof_status mlffprof_document_read(const char *path, mlffprof_document *d, m
 {
   char *text = NULL;
   size_t size = 0;
-  MLFFPROF_TRY(mlffprof_file_read(path, &text, &size, error));
+  MLFF_TRY(mlffprof_file_read(path, &text, &size, error));
   const mlffprof_status status = mlffprof_document_parse(path, text, size, d, error);
   free(text);
   return status;
@@ -161,7 +161,7 @@ mlffprof_status mlffprof_get_numbers(mlffprof_document *d, const mlff_yaml *m, c
 {
   const mlff_yaml *list = NULL;
   *values = NULL;
-  MLFFPROF_TRY(mlffprof_get_list(d, m, key, &list, n));
+  MLFF_TRY(mlffprof_get_list(d, m, key, &list, n));
   double *copy = mlff_arena_alloc(d->arena, (size_t) *n, sizeof *copy);
   if (!copy) return mlffprof_fail(d->error, MLFFPROF_E_NOMEM, "%s: out of memory", d->path);
   const mlff_yaml *item = list ? list->first : NULL;
@@ -179,7 +179,7 @@ mlffprof_status mlffprof_get_integers(mlffprof_document *d, const mlff_yaml *m, 
 {
   const mlff_yaml *list = NULL;
   *values = NULL;
-  MLFFPROF_TRY(mlffprof_get_list(d, m, key, &list, n));
+  MLFF_TRY(mlffprof_get_list(d, m, key, &list, n));
   int64_t *copy = mlff_arena_alloc(d->arena, (size_t) *n, sizeof *copy);
   if (!copy) return mlffprof_fail(d->error, MLFFPROF_E_NOMEM, "%s: out of memory", d->path);
   const mlff_yaml *item = list ? list->first : NULL;

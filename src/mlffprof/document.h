@@ -7,7 +7,7 @@
 #define MLFFPROF_DOCUMENT_H
 
 #include "../base/yaml.h"
-#include "status.h"
+#include "errors.h"
 
 typedef struct mlffprof_document {
   const char *path;

@@ -61,7 +61,7 @@ def test_python(what):
 
 
 def include_paths(path):
-    """Include paths of the library that a file belongs to. Both libraries have a status.h."""
+    """Include paths of the library that a file belongs to. Both libraries have an errors.h."""
     return ["-Iinclude", "-Isrc/mlffprof" if path.startswith("src/mlffprof/") else "-Isrc/mlff"]
 
 

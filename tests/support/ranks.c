@@ -3,7 +3,7 @@
 
 #include "ranks.h"
 
-#include "status.h"
+#include "errors.h"
 
 #include <pthread.h>
 #include <stdlib.h>

@@ -7,7 +7,7 @@
 #ifndef MLFF_BACKEND_H
 #define MLFF_BACKEND_H
 
-#include "../status.h"
+#include "../errors.h"
 
 typedef struct mlff_ops mlff_ops;
 typedef struct mlff_backend mlff_backend;

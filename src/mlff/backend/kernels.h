@@ -2,7 +2,7 @@
 #ifndef MLFF_KERNELS_H
 #define MLFF_KERNELS_H
 
-#include "../status.h"
+#include "../errors.h"
 
 #include <stddef.h>
 

@@ -1,7 +1,7 @@
 /* bins.c: see bins.h. */
 #include "bins.h"
 
-#include "../status.h"
+#include "../errors.h"
 
 #include <math.h>
 #include <stdlib.h>

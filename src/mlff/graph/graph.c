@@ -1,7 +1,7 @@
 /* graph.c: the laws of a neighbour graph. */
 #include "graph.h"
 
-#include "../status.h"
+#include "../errors.h"
 
 #include <math.h>
 #include <stdio.h>

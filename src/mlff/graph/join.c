@@ -3,7 +3,7 @@
  * Owned atoms of all systems come first, in the order of the systems, then all images. No atom has neighbours in
  * another system, so every system's forces and atom energies are those that it has alone.
  */
-#include "../status.h"
+#include "../errors.h"
 #include "system.h"
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* lattice.c: see lattice.h. */
 #include "lattice.h"
 
-#include "../status.h"
+#include "../errors.h"
 
 #include <math.h>
 

@@ -5,7 +5,7 @@
  * the list is stale when that is below the cutoff. Images are where their owner is, plus a lattice vector, which F
  * takes along.
  */
-#include "../status.h"
+#include "../errors.h"
 #include "system.h"
 
 #include <math.h>

@@ -5,7 +5,7 @@
  * smaller than the cutoff.
  * Fractional coordinates are those of lattice.h.
  */
-#include "../status.h"
+#include "../errors.h"
 #include "bins.h"
 #include "lattice.h"
 #include "system.h"

@@ -6,7 +6,7 @@
 #ifndef MLFF_MODELFILE_H
 #define MLFF_MODELFILE_H
 
-#include "../status.h"
+#include "../errors.h"
 
 typedef struct mlff_modelfile mlff_modelfile;
 typedef struct mlff_yaml mlff_yaml; /* a node of the tree; borrowed from the file */

@@ -8,7 +8,7 @@
 #define MLFF_SAFETENSORS_H
 
 #include "../../base/arena.h"
-#include "../status.h"
+#include "../errors.h"
 
 enum { MLFF_TENSOR_MAX_RANK = 8, MLFF_TENSOR_MAX_HEADER = 16 << 20 };
 

@@ -6,7 +6,7 @@
 #include "mlff/mlff_watch.h"
 
 #include "../graph/graph.h"
-#include "../status.h"
+#include "../errors.h"
 #include "model_impl.h"
 
 #include <math.h>

@@ -2,7 +2,7 @@
 #ifndef MLFF_XYZ_IMPL_H
 #define MLFF_XYZ_IMPL_H
 
-#include "../status.h"
+#include "../errors.h"
 #include "mlff/mlff_xyz.h"
 
 /* lines.c: lines of a file or of memory, that end with LF, CR LF or CR. */

@@ -7,7 +7,7 @@
 #ifndef MLFFPROF_BLOCKS_H
 #define MLFFPROF_BLOCKS_H
 
-#include "status.h"
+#include "errors.h"
 
 enum { MLFFPROF_N_BLOCKS = 20, MLFFPROF_MIN_BLOCKS = 9 };
 

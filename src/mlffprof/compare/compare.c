@@ -116,7 +116,7 @@ static mlffprof_status print_latencies(const mlffprof_report *a, const mlffprof_
     double x = NAN, y = NAN;
     mlffprof_report_metric(a, metrics[k], &x);
     mlffprof_report_metric(b, metrics[k], &y);
-    MLFFPROF_TRY(mlffprof_compare_latency(a, b, metrics[k], &ratio, error));
+    MLFF_TRY(mlffprof_compare_latency(a, b, metrics[k], &ratio, error));
     fprintf(out, "%-32s%12s%12s%10s", metrics[k], cell(&c, x, 5), cell(&c, y, 5), cell(&c, ratio.ratio, 4));
     if (isnan(ratio.low))
       fputs("   -\n", out);
@@ -192,7 +192,7 @@ mlffprof_status mlffprof_compare_print(const mlffprof_report *a, const mlffprof_
   mlffprof_print_report_line(out, 'A', a);
   mlffprof_print_report_line(out, 'B', b);
   mlffprof_print_differences(out, a, b);
-  MLFFPROF_TRY(print_latencies(a, b, out, error));
+  MLFF_TRY(print_latencies(a, b, out, error));
   fputc('\n', out);
   print_side_by_side(a, b, out);
   if (ratio > 0)
@@ -224,7 +224,7 @@ static mlffprof_status print_speed_up(FILE *out, char letter, const mlffprof_rep
   double rmse = NAN, memory = NAN;
   mlffprof_report_metric(b, "force_rmse", &rmse);
   mlffprof_report_metric(b, "memory_peak_gb", &memory);
-  if (b != a) MLFFPROF_TRY(mlffprof_compare_latency(a, b, "median_latency_ms", &ratio, error));
+  if (b != a) MLFF_TRY(mlffprof_compare_latency(a, b, "median_latency_ms", &ratio, error));
   fprintf(out, "%c%11s%11s%11s%10s", letter, cell(&c, b->latency.median, 4), cell(&c, b->us_per_atom, 4),
           cell(&c, memory, 4), cell(&c, speed_up, 4));
   if (isnan(ratio.low))
@@ -249,7 +249,7 @@ mlffprof_status mlffprof_compare_all_print(const mlffprof_report *const *reports
   }
   fprintf(out, "\n%12s%11s%11s%10s%20s%10s%12s\n", "median, ms", "us/atom", "peak, GB", "speed-up", "95 % interval",
           "p", "force RMSE");
-  for (int k = 0; k < n_reports; k++) MLFFPROF_TRY(print_speed_up(out, letter_of(k), a, reports[k], error));
+  for (int k = 0; k < n_reports; k++) MLFF_TRY(print_speed_up(out, letter_of(k), a, reports[k], error));
   fputs("\nspeed-up: median time of a step for an atom, against A; p: Mann-Whitney test on medians of blocks of steps;"
         "\nforce RMSE: eV/A, against the reference model of that run\n",
         out);

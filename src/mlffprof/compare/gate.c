@@ -40,7 +40,7 @@ static mlffprof_status judge_significant(const mlffprof_rule *rule, const mlffpr
                                          outcome *o, mlffprof_error *error)
 {
   mlffprof_ratio ratio;
-  MLFFPROF_TRY(mlffprof_compare_latency(a, b, rule->metric, &ratio, error));
+  MLFF_TRY(mlffprof_compare_latency(a, b, rule->metric, &ratio, error));
   if (isnan(ratio.low)) {
     o->passed = 0;
     o->why = "not enough samples for an interval";
@@ -99,7 +99,7 @@ mlffprof_status mlffprof_gate(const mlffprof_rules *rules, const mlffprof_report
       fprintf(out, "skip  %-32s is about model %s\n", rule->metric, rule->model);
       continue;
     }
-    MLFFPROF_TRY(judge(rule, a, b, &o, error));
+    MLFF_TRY(judge(rule, a, b, &o, error));
     print_outcome(rule, &o, b != NULL, out);
     *n_failed += !o.passed;
     n_checked++;

@@ -84,7 +84,7 @@ static mlffprof_status read_bound(mlffprof_document *d, const mlff_yaml *m, mlff
   int n = 0;
   for (int k = 0; k < MLFFPROF_N_RULE_KINDS; k++) {
     double bound = NAN;
-    MLFFPROF_TRY(mlffprof_get_number(d, m, kind_names[k], &bound));
+    MLFF_TRY(mlffprof_get_number(d, m, kind_names[k], &bound));
     if (isnan(bound)) continue;
     rule->kind = (mlffprof_rule_kind) k;
     rule->bound = bound;
@@ -101,15 +101,15 @@ static mlffprof_status read_rule(mlffprof_document *d, const mlff_yaml *m, mlffp
                                       "above",  "ratio_below", "ratio_above", "change_below"};
   if (m->kind != MLFF_YAML_MAPPING)
     return mlffprof_document_fail(d, m, "a rule is written {metric: NAME, below: NUMBER}");
-  MLFFPROF_TRY(check_keys(d, m, known, (int) (sizeof known / sizeof *known),
-                          "metric, model, significant, below, above, ratio_below, ratio_above, change_below"));
-  MLFFPROF_TRY(mlffprof_get_text(d, m, "metric", &rule->metric));
-  MLFFPROF_TRY(mlffprof_get_text(d, m, "model", &rule->model));
-  MLFFPROF_TRY(mlffprof_get_bool(d, m, "significant", 0, &rule->significant));
+  MLFF_TRY(check_keys(d, m, known, (int) (sizeof known / sizeof *known),
+                      "metric, model, significant, below, above, ratio_below, ratio_above, change_below"));
+  MLFF_TRY(mlffprof_get_text(d, m, "metric", &rule->metric));
+  MLFF_TRY(mlffprof_get_text(d, m, "model", &rule->model));
+  MLFF_TRY(mlffprof_get_bool(d, m, "significant", 0, &rule->significant));
   if (!rule->metric) return mlffprof_document_fail(d, m, "a rule without metric");
   if (!is_metric(rule->metric))
     return mlffprof_document_fail(d, m, "unknown metric '%.60s'; docs/gates.md lists them", rule->metric);
-  MLFFPROF_TRY(read_bound(d, m, rule));
+  MLFF_TRY(read_bound(d, m, rule));
   const int is_ratio = rule->kind == MLFFPROF_RATIO_BELOW || rule->kind == MLFFPROF_RATIO_ABOVE;
   if (rule->significant && !(is_ratio && is_latency(rule->metric)))
     return mlffprof_document_fail(d, m, "significant goes with ratios of mean, median, p95 and p99 latencies only");
@@ -127,8 +127,8 @@ static mlffprof_status read_rules(mlffprof_document *d, mlffprof_rules **rules)
   static const char *const known[] = {"rules"};
   const mlff_yaml *list = NULL;
   int n = 0;
-  MLFFPROF_TRY(check_keys(d, d->root, known, 1, "rules"));
-  MLFFPROF_TRY(mlffprof_get_list(d, d->root, "rules", &list, &n));
+  MLFF_TRY(check_keys(d, d->root, known, 1, "rules"));
+  MLFF_TRY(mlffprof_get_list(d, d->root, "rules", &list, &n));
   if (n == 0) return mlffprof_document_fail(d, d->root, "there are no rules");
   if (n > MAX_RULES) return mlffprof_document_fail(d, list, "more than %d rules", (int) MAX_RULES);
   *rules = rules_new(n);
@@ -137,7 +137,7 @@ static mlffprof_status read_rules(mlffprof_document *d, mlffprof_rules **rules)
   const mlff_yaml *item = list->first;
   for (int k = 0; item; k++, item = item->next) {
     mlffprof_rule *rule = &(*rules)->list[k];
-    MLFFPROF_TRY(read_rule(d, item, rule));
+    MLFF_TRY(read_rule(d, item, rule));
     for (int i = 0; i < k; i++)
       if (same_rule(&(*rules)->list[i], rule))
         return mlffprof_document_fail(d, item, "a second rule '%s' about %s", kind_names[rule->kind], rule->metric);
@@ -150,7 +150,7 @@ mlffprof_status mlffprof_rules_read(const char *path, mlffprof_rules **rules, ml
 {
   mlffprof_document d;
   *rules = NULL;
-  MLFFPROF_TRY(mlffprof_document_read(path, &d, error));
+  MLFF_TRY(mlffprof_document_read(path, &d, error));
   const mlffprof_status status = read_rules(&d, rules);
   mlffprof_document_free(&d);
   if (!status) return MLFFPROF_OK;
@@ -186,7 +186,7 @@ mlffprof_status mlffprof_report_targets(mlffprof_report *report, const mlffprof_
 {
   mlffprof_rules *bars = NULL;
   if (rules) return fill_targets(report, rules, error);
-  MLFFPROF_TRY(mlffprof_rules_default(&bars, error));
+  MLFF_TRY(mlffprof_rules_default(&bars, error));
   const mlffprof_status status = fill_targets(report, bars, error);
   mlffprof_rules_free(bars);
   return status;

@@ -5,7 +5,7 @@
 #include "../../base/number.h"
 #include "compare/sides.h"
 #include "recorder/statistics.h"
-#include "status.h"
+#include "errors.h"
 
 #include <math.h>
 #include <string.h>

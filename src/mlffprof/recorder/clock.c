@@ -74,8 +74,8 @@ mlffprof_status mlffprof_recorder_time(mlffprof_recorder *r, mlffprof_function *
     if (code) return mlffprof_fail(error, MLFFPROF_E_ARG, "the function returned %d in call %lld", code, (long long) k);
     const mlffprof_step step = {.step = k, .seconds = seconds, .slowest_rank = MLFFPROF_UNKNOWN};
     n_done += r->warmup_left == 0;
-    MLFFPROF_TRY(mlffprof_recorder_step(r, &step, error));
-    if (memory_every && (k + 1) % memory_every == 0) MLFFPROF_TRY(sample_memory(r, k, error));
+    MLFF_TRY(mlffprof_recorder_step(r, &step, error));
+    if (memory_every && (k + 1) % memory_every == 0) MLFF_TRY(sample_memory(r, k, error));
   }
   return MLFFPROF_OK;
 }

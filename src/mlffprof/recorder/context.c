@@ -32,7 +32,7 @@ static int clashes(const char *a, const char *b)
 static mlffprof_status find_item(mlffprof_recorder *r, const char *key, mlffprof_context_item **item,
                                  mlffprof_error *error)
 {
-  MLFFPROF_TRY(check_key(key, error));
+  MLFF_TRY(check_key(key, error));
   for (int k = 0; k < r->n_context; k++) {
     if (clashes(r->context[k].key, key))
       return mlffprof_fail(error, MLFFPROF_E_ARG, "context: '%s' and '%s' cannot both be there", r->context[k].key,
@@ -57,7 +57,7 @@ mlffprof_status mlffprof_recorder_context(mlffprof_recorder *r, const char *key,
                                           mlffprof_error *error)
 {
   mlffprof_context_item *item = NULL;
-  MLFFPROF_TRY(find_item(r, key, &item, error));
+  MLFF_TRY(find_item(r, key, &item, error));
   item->number = NAN;
   if (!text) {
     free(item->text);
@@ -71,7 +71,7 @@ mlffprof_status mlffprof_recorder_context_number(mlffprof_recorder *r, const cha
                                                  mlffprof_error *error)
 {
   mlffprof_context_item *item = NULL;
-  MLFFPROF_TRY(find_item(r, key, &item, error));
+  MLFF_TRY(find_item(r, key, &item, error));
   free(item->text);
   item->text = NULL;
   item->number = value;

@@ -161,7 +161,7 @@ static void add_balance(mlffprof_recorder *r, const mlffprof_step *s)
 
 mlffprof_status mlffprof_recorder_step(mlffprof_recorder *r, const mlffprof_step *s, mlffprof_error *error)
 {
-  MLFFPROF_TRY(check_step(r, s, error));
+  MLFF_TRY(check_step(r, s, error));
   if (s->n_atoms > 0) r->n_atoms = s->n_atoms;
   r->last_seconds = s->seconds;
   if (r->warmup_left > 0) {

@@ -74,15 +74,15 @@ static mlffprof_status check_count(const char *name, int64_t value, int64_t larg
 
 static mlffprof_status check_options(const mlffprof_options *o, mlffprof_error *error)
 {
-  MLFFPROF_TRY(check_count("n_atoms", o->n_atoms, INT64_MAX, error));
-  MLFFPROF_TRY(check_count("n_warmup", o->n_warmup, INT64_MAX, error));
-  MLFFPROF_TRY(check_count("n_ranks", o->n_ranks, MLFFPROF_MAX_RANKS, error));
-  MLFFPROF_TRY(check_count("n_exact", o->n_exact, 100000000, error));
-  MLFFPROF_TRY(check_count("n_latencies", o->n_latencies, 1000000, error));
-  MLFFPROF_TRY(check_count("n_series", o->n_series, 100000, error));
-  MLFFPROF_TRY(check_count("n_slow_steps", o->n_slow_steps, 10000, error));
-  MLFFPROF_TRY(check_count("n_components", o->n_components, MLFFPROF_MAX_COMPONENTS, error));
-  MLFFPROF_TRY(check_count("n_elements", o->n_elements, MLFFPROF_MAX_ELEMENTS, error));
+  MLFF_TRY(check_count("n_atoms", o->n_atoms, INT64_MAX, error));
+  MLFF_TRY(check_count("n_warmup", o->n_warmup, INT64_MAX, error));
+  MLFF_TRY(check_count("n_ranks", o->n_ranks, MLFFPROF_MAX_RANKS, error));
+  MLFF_TRY(check_count("n_exact", o->n_exact, 100000000, error));
+  MLFF_TRY(check_count("n_latencies", o->n_latencies, 1000000, error));
+  MLFF_TRY(check_count("n_series", o->n_series, 100000, error));
+  MLFF_TRY(check_count("n_slow_steps", o->n_slow_steps, 10000, error));
+  MLFF_TRY(check_count("n_components", o->n_components, MLFFPROF_MAX_COMPONENTS, error));
+  MLFF_TRY(check_count("n_elements", o->n_elements, MLFFPROF_MAX_ELEMENTS, error));
   if (o->n_components && !o->components) return mlffprof_fail(error, MLFFPROF_E_ARG, "components is NULL");
   for (int k = 0; k < o->n_elements; k++)
     if (!o->elements || !o->elements[k]) return mlffprof_fail(error, MLFFPROF_E_ARG, "element %d has no name", k);
@@ -159,7 +159,7 @@ mlffprof_status mlffprof_recorder_create(const mlffprof_options *options, mlffpr
   const mlffprof_options none = {.name = NULL}, *o = options ? options : &none;
   if (!recorder) return mlffprof_fail(error, MLFFPROF_E_ARG, "no place for the recorder (NULL)");
   *recorder = NULL;
-  MLFFPROF_TRY(check_options(o, error));
+  MLFF_TRY(check_options(o, error));
   mlffprof_recorder *r = calloc(1, sizeof *r);
   if (!r) return mlffprof_fail(error, MLFFPROF_E_NOMEM, "out of memory for a recorder");
   set_bounds(r, o);

@@ -3,7 +3,7 @@
 #ifndef MLFFPROF_RECORDER_H
 #define MLFFPROF_RECORDER_H
 
-#include "../status.h"
+#include "../errors.h"
 #include "series.h"
 #include "sketch.h"
 #include "statistics.h"

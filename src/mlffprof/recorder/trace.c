@@ -3,7 +3,7 @@
  * form: the file of a run that was killed still opens. Where the disk is full, it ends with the last whole event. */
 #define _POSIX_C_SOURCE 200809L
 #include "../../base/writer.h"
-#include "status.h"
+#include "errors.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -81,14 +81,14 @@ static mlffprof_status check_signs(const checking *c)
                  {"mean_latency_ms of the warm-up", p->warmup.mean},
                  {"max_latency_ms of the warm-up", p->warmup.max}};
   for (size_t k = 0; k < sizeof numbers / sizeof *numbers; k++)
-    MLFFPROF_TRY(check_sign(c, numbers[k].name, numbers[k].value));
-  for (int k = 0; k < p->n_latencies; k++) MLFFPROF_TRY(check_sign(c, "a value of latencies_ms", p->latencies_ms[k]));
+    MLFF_TRY(check_sign(c, numbers[k].name, numbers[k].value));
+  for (int k = 0; k < p->n_latencies; k++) MLFF_TRY(check_sign(c, "a value of latencies_ms", p->latencies_ms[k]));
   for (int k = 0; k < p->n_components; k++) {
-    MLFFPROF_TRY(check_sign(c, "mean_ms of a component", p->components[k].mean_ms));
-    MLFFPROF_TRY(check_sign(c, "max_ms of a component", p->components[k].max_ms));
+    MLFF_TRY(check_sign(c, "mean_ms of a component", p->components[k].mean_ms));
+    MLFF_TRY(check_sign(c, "max_ms of a component", p->components[k].max_ms));
   }
   for (int k = 0; k < p->n_slow_steps; k++)
-    MLFFPROF_TRY(check_sign(c, "latency_ms of a slow step", p->slow_steps[k].latency_ms));
+    MLFF_TRY(check_sign(c, "latency_ms of a slow step", p->slow_steps[k].latency_ms));
   return MLFFPROF_OK;
 }
 
@@ -97,22 +97,22 @@ static mlffprof_status check_orders(const checking *c)
   const mlffprof_report *p = c->p;
   const mlffprof_stats *s = &p->latency;
   const double of_sketch = DIGITS + 2 * p->quantile_error;
-  MLFFPROF_TRY(check_order(c, "min_latency_ms", s->min, "mean_latency_ms", s->mean, DIGITS));
-  MLFFPROF_TRY(check_order(c, "mean_latency_ms", s->mean, "max_latency_ms", s->max, DIGITS));
-  MLFFPROF_TRY(check_order(c, "min_latency_ms", s->min, "median_latency_ms", s->median, of_sketch));
-  MLFFPROF_TRY(check_order(c, "median_latency_ms", s->median, "p95_latency_ms", s->p95, of_sketch));
-  MLFFPROF_TRY(check_order(c, "p95_latency_ms", s->p95, "p99_latency_ms", s->p99, of_sketch));
-  MLFFPROF_TRY(check_order(c, "p99_latency_ms", s->p99, "max_latency_ms", s->max, of_sketch));
+  MLFF_TRY(check_order(c, "min_latency_ms", s->min, "mean_latency_ms", s->mean, DIGITS));
+  MLFF_TRY(check_order(c, "mean_latency_ms", s->mean, "max_latency_ms", s->max, DIGITS));
+  MLFF_TRY(check_order(c, "min_latency_ms", s->min, "median_latency_ms", s->median, of_sketch));
+  MLFF_TRY(check_order(c, "median_latency_ms", s->median, "p95_latency_ms", s->p95, of_sketch));
+  MLFF_TRY(check_order(c, "p95_latency_ms", s->p95, "p99_latency_ms", s->p99, of_sketch));
+  MLFF_TRY(check_order(c, "p99_latency_ms", s->p99, "max_latency_ms", s->max, of_sketch));
   for (int k = 0; k < p->n_latencies; k++) {
-    MLFFPROF_TRY(check_order(c, "min_latency_ms", s->min, "a value of latencies_ms", p->latencies_ms[k], DIGITS));
-    MLFFPROF_TRY(check_order(c, "a value of latencies_ms", p->latencies_ms[k], "max_latency_ms", s->max, DIGITS));
+    MLFF_TRY(check_order(c, "min_latency_ms", s->min, "a value of latencies_ms", p->latencies_ms[k], DIGITS));
+    MLFF_TRY(check_order(c, "a value of latencies_ms", p->latencies_ms[k], "max_latency_ms", s->max, DIGITS));
   }
   for (int k = 0; k < p->n_slow_steps; k++)
-    MLFFPROF_TRY(
+    MLFF_TRY(
         check_order(c, "latency_ms of a slow step", p->slow_steps[k].latency_ms, "max_latency_ms", s->max, DIGITS));
   for (int k = 0; k < p->n_components; k++)
-    MLFFPROF_TRY(check_order(c, "mean_ms of a component", p->components[k].mean_ms, "its max_ms",
-                             p->components[k].max_ms, DIGITS));
+    MLFF_TRY(check_order(c, "mean_ms of a component", p->components[k].mean_ms, "its max_ms", p->components[k].max_ms,
+                         DIGITS));
   return MLFFPROF_OK;
 }
 
@@ -120,9 +120,9 @@ static mlffprof_status check_rates(const checking *c)
 {
   const mlffprof_report *p = c->p;
   const double n = (double) p->n_steps, total = 1e-3 * n * p->latency.mean;
-  MLFFPROF_TRY(check_equal(c, "total_time_s", p->total_time_s, "n_steps x mean_latency_ms", total, DIGITS * total));
-  MLFFPROF_TRY(check_equal(c, "steps_per_second", p->steps_per_second, "n_steps / total_time_s", n / p->total_time_s,
-                           DIGITS * n / p->total_time_s));
+  MLFF_TRY(check_equal(c, "total_time_s", p->total_time_s, "n_steps x mean_latency_ms", total, DIGITS * total));
+  MLFF_TRY(check_equal(c, "steps_per_second", p->steps_per_second, "n_steps / total_time_s", n / p->total_time_s,
+                       DIGITS * n / p->total_time_s));
   const double cv = p->latency.std / p->latency.mean;
   return check_equal(c, "cv", p->latency.cv, "std / mean", cv, DIGITS * cv);
 }
@@ -148,16 +148,15 @@ static mlffprof_status check_statistics(const checking *c, double *sorted)
   }
   qsort(sorted, (size_t) n, sizeof *sorted, compare_numbers);
   const double most = sorted[n - 1], tolerance = DIGITS * most, quantiles = tolerance + p->quantile_error * most;
-  MLFFPROF_TRY(check_equal(c, "mean_latency_ms", s->mean, "that of latencies_ms", mean, tolerance));
-  MLFFPROF_TRY(check_equal(c, "min_latency_ms", s->min, "that of latencies_ms", sorted[0], tolerance));
-  MLFFPROF_TRY(check_equal(c, "max_latency_ms", s->max, "that of latencies_ms", most, tolerance));
+  MLFF_TRY(check_equal(c, "mean_latency_ms", s->mean, "that of latencies_ms", mean, tolerance));
+  MLFF_TRY(check_equal(c, "min_latency_ms", s->min, "that of latencies_ms", sorted[0], tolerance));
+  MLFF_TRY(check_equal(c, "max_latency_ms", s->max, "that of latencies_ms", most, tolerance));
   if (n > 1)
-    MLFFPROF_TRY(check_equal(c, "std_latency_ms", s->std, "that of latencies_ms", sqrt(square / (n - 1)), tolerance));
+    MLFF_TRY(check_equal(c, "std_latency_ms", s->std, "that of latencies_ms", sqrt(square / (n - 1)), tolerance));
   static const char *const names[] = {"median_latency_ms", "p95_latency_ms", "p99_latency_ms"};
   const double found[] = {s->median, s->p95, s->p99}, q[] = {0.5, 0.95, 0.99};
   for (int k = 0; k < 3 && p->quantiles_exact; k++)
-    MLFFPROF_TRY(
-        check_equal(c, names[k], found[k], "that of latencies_ms", mlffprof_quantile(sorted, n, q[k]), quantiles));
+    MLFF_TRY(check_equal(c, names[k], found[k], "that of latencies_ms", mlffprof_quantile(sorted, n, q[k]), quantiles));
   return MLFFPROF_OK;
 }
 
@@ -181,10 +180,10 @@ static mlffprof_status check_latencies(const checking *c)
 
 static mlffprof_status check_memory(const checking *c, const mlffprof_memory_result *m)
 {
-  MLFFPROF_TRY(check_sign(c, "initial_bytes", m->initial_bytes));
-  MLFFPROF_TRY(check_sign(c, "final_bytes", m->final_bytes));
-  MLFFPROF_TRY(check_order(c, "initial_bytes", m->initial_bytes, "peak_bytes", m->peak_bytes, DIGITS));
-  MLFFPROF_TRY(check_order(c, "final_bytes", m->final_bytes, "peak_bytes", m->peak_bytes, DIGITS));
+  MLFF_TRY(check_sign(c, "initial_bytes", m->initial_bytes));
+  MLFF_TRY(check_sign(c, "final_bytes", m->final_bytes));
+  MLFF_TRY(check_order(c, "initial_bytes", m->initial_bytes, "peak_bytes", m->peak_bytes, DIGITS));
+  MLFF_TRY(check_order(c, "final_bytes", m->final_bytes, "peak_bytes", m->peak_bytes, DIGITS));
   return check_equal(c, "delta_bytes", m->delta_bytes, "final_bytes - initial_bytes", m->final_bytes - m->initial_bytes,
                      WHOLE_BYTES);
 }
@@ -199,8 +198,8 @@ static mlffprof_status check_quantity(const checking *c, int id)
   if (!q->n || !isfinite(scale)) return MLFFPROF_OK;
   const double inside[] = {q->mean, q->initial, q->final};
   for (int k = 0; k < 3; k++) {
-    MLFFPROF_TRY(check_order(c, "min", q->min, name, inside[k], DIGITS));
-    MLFFPROF_TRY(check_order(c, name, inside[k], "max", q->max, DIGITS));
+    MLFF_TRY(check_order(c, "min", q->min, name, inside[k], DIGITS));
+    MLFF_TRY(check_order(c, name, inside[k], "max", q->max, DIGITS));
   }
   if (!y || e->stride != 1 || e->n_points != q->n) return MLFFPROF_OK;
   double mean = 0, low = INFINITY, high = -INFINITY;
@@ -210,10 +209,10 @@ static mlffprof_status check_quantity(const checking *c, int id)
     high = fmax(high, y[k]);
   }
   if (!isfinite(mean)) return MLFFPROF_OK;
-  MLFFPROF_TRY(check_equal(c, "initial", q->initial, name, y[0], tolerance));
-  MLFFPROF_TRY(check_equal(c, "final", q->final, name, y[e->n_points - 1], tolerance));
-  MLFFPROF_TRY(check_equal(c, "mean", q->mean, name, mean, tolerance));
-  MLFFPROF_TRY(check_equal(c, "min", q->min, name, low, tolerance));
+  MLFF_TRY(check_equal(c, "initial", q->initial, name, y[0], tolerance));
+  MLFF_TRY(check_equal(c, "final", q->final, name, y[e->n_points - 1], tolerance));
+  MLFF_TRY(check_equal(c, "mean", q->mean, name, mean, tolerance));
+  MLFF_TRY(check_equal(c, "min", q->min, name, low, tolerance));
   return check_equal(c, "max", q->max, name, high, tolerance);
 }
 
@@ -223,11 +222,11 @@ static mlffprof_status check_accuracy(const checking *c)
   const double errors[] = {a->energy_mae, a->energy_rmse, a->energy_max,  a->force_rmse,
                            a->force_mae,  a->force_max,   a->stress_rmse, a->pressure_rmse};
   for (size_t k = 0; k < sizeof errors / sizeof *errors; k++)
-    MLFFPROF_TRY(check_sign(c, "an error of accuracy", errors[k]));
-  MLFFPROF_TRY(check_order(c, "energy_mae", a->energy_mae, "energy_rmse", a->energy_rmse, DIGITS));
-  MLFFPROF_TRY(check_order(c, "energy_rmse", a->energy_rmse, "energy_max", a->energy_max, DIGITS));
-  MLFFPROF_TRY(check_order(c, "force_mae", a->force_mae, "force_rmse", a->force_rmse, DIGITS));
-  MLFFPROF_TRY(check_order(c, "force_rmse", a->force_rmse, "force_max", a->force_max, DIGITS));
+    MLFF_TRY(check_sign(c, "an error of accuracy", errors[k]));
+  MLFF_TRY(check_order(c, "energy_mae", a->energy_mae, "energy_rmse", a->energy_rmse, DIGITS));
+  MLFF_TRY(check_order(c, "energy_rmse", a->energy_rmse, "energy_max", a->energy_max, DIGITS));
+  MLFF_TRY(check_order(c, "force_mae", a->force_mae, "force_rmse", a->force_rmse, DIGITS));
+  MLFF_TRY(check_order(c, "force_rmse", a->force_rmse, "force_max", a->force_max, DIGITS));
   if (!a->energy_error || a->stride != 1 || !a->n_points || a->n_points != a->n_samples) return MLFFPROF_OK;
   double sum = 0, square = 0, most = 0;
   for (int k = 0; k < a->n_points; k++) {
@@ -237,19 +236,19 @@ static mlffprof_status check_accuracy(const checking *c)
   }
   if (!isfinite(sum)) return MLFFPROF_OK;
   const double n = a->n_points, rmse = sqrt(square / n);
-  MLFFPROF_TRY(check_equal(c, "energy_mae", a->energy_mae, "that of energy_error", sum / n, DIGITS * most));
+  MLFF_TRY(check_equal(c, "energy_mae", a->energy_mae, "that of energy_error", sum / n, DIGITS * most));
   return check_equal(c, "energy_rmse", a->energy_rmse, "that of energy_error", rmse, DIGITS * most);
 }
 
 mlffprof_status mlffprof_report_consistent(const mlffprof_report *p, const char *path, mlffprof_error *error)
 {
   const checking c = {p, path, error};
-  MLFFPROF_TRY(check_signs(&c));
-  MLFFPROF_TRY(check_orders(&c));
-  MLFFPROF_TRY(check_rates(&c));
-  MLFFPROF_TRY(check_latencies(&c));
-  MLFFPROF_TRY(check_memory(&c, &p->memory.host));
-  MLFFPROF_TRY(check_memory(&c, &p->memory.device));
-  for (int id = 0; id < MLFFPROF_N_QUANTITIES; id++) MLFFPROF_TRY(check_quantity(&c, id));
+  MLFF_TRY(check_signs(&c));
+  MLFF_TRY(check_orders(&c));
+  MLFF_TRY(check_rates(&c));
+  MLFF_TRY(check_latencies(&c));
+  MLFF_TRY(check_memory(&c, &p->memory.host));
+  MLFF_TRY(check_memory(&c, &p->memory.device));
+  for (int id = 0; id < MLFFPROF_N_QUANTITIES; id++) MLFF_TRY(check_quantity(&c, id));
   return check_accuracy(&c);
 }

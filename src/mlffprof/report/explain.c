@@ -3,7 +3,7 @@
 #include "../../base/writer.h"
 #include "document.h"
 #include "report/make.h"
-#include "status.h"
+#include "errors.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -90,20 +90,20 @@ static mlffprof_status find_roof(mlffprof_document *d, const mlffprof_report *p,
   const char *used = mlffprof_context_text(p, "kernels"), *wanted = mlffprof_context_text(p, "precision");
   const mlff_yaml *list;
   int n;
-  MLFFPROF_TRY(mlffprof_get_text(d, d->root, "cpu", &cpu));
-  MLFFPROF_TRY(mlffprof_get_list(d, d->root, "roofs", &list, &n));
+  MLFF_TRY(mlffprof_get_text(d, d->root, "cpu", &cpu));
+  MLFF_TRY(mlffprof_get_list(d, d->root, "roofs", &list, &n));
   if (!n)
     return mlffprof_document_fail(d, NULL,
                                   "there are no rates of a core in it: write it by mlff check --roof --json FILE");
   if (cpu && of && strcmp(cpu, of) != 0)
     return mlffprof_document_fail(d, NULL, "was measured on processor '%s', but the report on '%s'", cpu, of);
   for (const mlff_yaml *row = list->first; row; row = row->next) {
-    MLFFPROF_TRY(mlffprof_get_text(d, row, "kernels", &kernels));
-    MLFFPROF_TRY(mlffprof_get_text(d, row, "precision", &precision));
+    MLFF_TRY(mlffprof_get_text(d, row, "kernels", &kernels));
+    MLFF_TRY(mlffprof_get_text(d, row, "precision", &precision));
     if (!kernels || !precision || !used || !wanted || strcmp(kernels, used) != 0 || strcmp(precision, wanted) != 0)
       continue;
-    MLFFPROF_TRY(mlffprof_get_number(d, row, "gflops", &roof->gflops));
-    MLFFPROF_TRY(mlffprof_get_number(d, row, "cache_gb_per_s", &roof->cache_gbs));
+    MLFF_TRY(mlffprof_get_number(d, row, "gflops", &roof->gflops));
+    MLFF_TRY(mlffprof_get_number(d, row, "cache_gb_per_s", &roof->cache_gbs));
     return mlffprof_get_number(d, row, "memory_gb_per_s", &roof->memory_gbs);
   }
   return mlffprof_document_fail(d, list, "no rates for kernels %s in precision %s, which the report used",
@@ -115,7 +115,7 @@ mlffprof_status mlffprof_roof_read(const char *path, const mlffprof_report *repo
 {
   mlffprof_document d;
   *roof = (mlffprof_roof){NAN, NAN, NAN, path};
-  MLFFPROF_TRY(mlffprof_document_read(path, &d, error));
+  MLFF_TRY(mlffprof_document_read(path, &d, error));
   const mlffprof_status status = find_roof(&d, report, roof);
   mlffprof_document_free(&d);
   return status;

@@ -45,9 +45,9 @@ static mlffprof_status read_entries(reading *r, const mlff_yaml *block, const ch
     if (n > MLFFPROF_MAX_KEY || !*key || strchr(key, '/'))
       return mlffprof_document_fail(&r->d, value, "'%.60s' cannot be a key of the context", key);
     if (value->kind == MLFF_YAML_SCALAR) {
-      MLFFPROF_TRY(add_entry(r, list, path, value));
+      MLFF_TRY(add_entry(r, list, path, value));
     } else if (value->kind == MLFF_YAML_MAPPING && depth < MLFFPROF_MAX_LEVELS) {
-      MLFFPROF_TRY(read_entries(r, value, path, depth + 1, list));
+      MLFF_TRY(read_entries(r, value, path, depth + 1, list));
     } else {
       return mlffprof_document_fail(&r->d, value, "context: '%.60s' is a list, or nested too deep", path);
     }
@@ -58,7 +58,7 @@ static mlffprof_status read_entries(reading *r, const mlff_yaml *block, const ch
 static mlffprof_status read_context(reading *r, const mlff_yaml *m, const mlffprof_field *f)
 {
   const mlff_yaml *block = NULL;
-  MLFFPROF_TRY(mlffprof_get_mapping(&r->d, m, f->name, &block));
+  MLFF_TRY(mlffprof_get_mapping(&r->d, m, f->name, &block));
   if (!block) return MLFFPROF_OK;
   mlffprof_context_entry *list = mlff_arena_alloc(r->p->arena, MLFFPROF_MAX_CONTEXT, sizeof *list);
   if (!list) return no_memory(r);
@@ -70,7 +70,7 @@ static mlffprof_status read_context(reading *r, const mlff_yaml *m, const mlffpr
 
 static mlffprof_status read_number(reading *r, const mlff_yaml *m, const mlffprof_field *f, double *value)
 {
-  MLFFPROF_TRY(mlffprof_get_number(&r->d, m, f->name, value));
+  MLFF_TRY(mlffprof_get_number(&r->d, m, f->name, value));
   if (isnan(*value) && f->kind->is_bound) *value = 0;
   return MLFFPROF_OK;
 }
@@ -80,7 +80,7 @@ static mlffprof_status read_integer(reading *r, const mlff_yaml *m, const mlffpr
   const mlffprof_kind *kind = f->kind;
   const int is_wide = kind->size == sizeof(int64_t);
   int64_t value = 0;
-  MLFFPROF_TRY(mlffprof_get_integer(&r->d, m, f->name, kind->missing, &value));
+  MLFF_TRY(mlffprof_get_integer(&r->d, m, f->name, kind->missing, &value));
   if (value != kind->missing && (value < kind->low || (!is_wide && value > INT_MAX)))
     return mlffprof_document_fail(&r->d, m, "%s is %lld: impossible", f->name, (long long) value);
   if (is_wide)
@@ -94,7 +94,7 @@ static mlffprof_status read_integer(reading *r, const mlff_yaml *m, const mlffpr
 static mlffprof_status read_word(reading *r, const mlff_yaml *m, const mlffprof_field *f, int *value)
 {
   const char *text = NULL;
-  MLFFPROF_TRY(mlffprof_get_text(&r->d, m, f->name, &text));
+  MLFF_TRY(mlffprof_get_text(&r->d, m, f->name, &text));
   *value = f->kind->first;
   for (int k = 0; text && k < f->kind->n_words; k++)
     if (f->kind->words[k] && !strcmp(text, f->kind->words[k])) *value = f->kind->first + k;
@@ -106,7 +106,7 @@ static mlffprof_status read_tags(reading *r, const mlff_yaml *m, const mlffprof_
   const mlff_yaml *list = NULL;
   int n = 0;
   *tags = 0;
-  MLFFPROF_TRY(mlffprof_get_list(&r->d, m, f->name, &list, &n));
+  MLFF_TRY(mlffprof_get_list(&r->d, m, f->name, &list, &n));
   for (const mlff_yaml *item = list ? list->first : NULL; item; item = item->next) {
     if (!mlffprof_is_text(item)) return mlffprof_document_fail(&r->d, item, "a tag is not a text");
     for (int bit = 0; bit < f->kind->n_words; bit++) /* tags of later versions are left out */
@@ -119,7 +119,7 @@ static mlffprof_status read_bins(reading *r, const mlff_yaml *m, const mlffprof_
 {
   const int64_t *counts = NULL;
   int n = 0;
-  MLFFPROF_TRY(mlffprof_get_integers(&r->d, m, f->name, &counts, &n));
+  MLFF_TRY(mlffprof_get_integers(&r->d, m, f->name, &counts, &n));
   if (n != MLFFPROF_N_BINS)
     return mlffprof_document_fail(&r->d, m, "%d counts instead of %d", n, (int) MLFFPROF_N_BINS);
   memcpy(bins, counts, MLFFPROF_N_BINS * sizeof *bins);
@@ -140,7 +140,7 @@ static mlffprof_status read_value(reading *r, const mlff_yaml *m, const mlffprof
   case MLFFPROF_TAGS: return read_tags(r, m, f, member);
   case MLFFPROF_BINS: return read_bins(r, m, f, member);
   default:
-    MLFFPROF_TRY(mlffprof_get_mapping(&r->d, m, f->name, &block));
+    MLFF_TRY(mlffprof_get_mapping(&r->d, m, f->name, &block));
     return block ? read_fields(r, block, kind, kind->is_inside ? base : member) : MLFFPROF_OK;
   }
 }
@@ -152,7 +152,7 @@ static mlffprof_status read_column(reading *r, const mlff_yaml *series, const ch
                                    const double **values)
 {
   int n = 0;
-  MLFFPROF_TRY(mlffprof_get_numbers(&r->d, series, name, values, &n));
+  MLFF_TRY(mlffprof_get_numbers(&r->d, series, name, values, &n));
   if (n == n_points) return MLFFPROF_OK;
   if (n) return mlffprof_document_fail(&r->d, series, "%s has %d entries, step has %d", name, n, n_points);
   double *none = mlff_arena_alloc(r->p->arena, (size_t) n_points, sizeof *none);
@@ -178,9 +178,9 @@ static mlffprof_status read_item(reading *r, const mlff_yaml *m, const mlffprof_
   const mlffprof_kind *block = f->kind;
   if (m->kind != MLFF_YAML_MAPPING)
     return mlffprof_document_fail(&r->d, m, "entry %d of %s is not a block ({...})", k, f->name);
-  if (!block->is_inside) MLFFPROF_TRY(read_fields(r, m, block, items + (size_t) k * block->size));
+  if (!block->is_inside) MLFF_TRY(read_fields(r, m, block, items + (size_t) k * block->size));
   for (const mlffprof_field *g = block->fields; block->is_inside && g < block->fields + block->n_fields; g++)
-    MLFFPROF_TRY(read_value(r, m, g, (char *) *(void **) (base + g->offset) + (size_t) k * g->kind->size, base));
+    MLFF_TRY(read_value(r, m, g, (char *) *(void **) (base + g->offset) + (size_t) k * g->kind->size, base));
   return f->offset == offsetof(mlffprof_report, components) && base == (char *) r->p
              ? check_parent(r, m, (mlffprof_component_result *) (void *) items, k)
              : MLFFPROF_OK;
@@ -192,7 +192,7 @@ static mlffprof_status read_list(reading *r, const mlff_yaml *m, const mlffprof_
   const mlff_yaml *list = NULL;
   int n = 0;
   char *items = NULL;
-  MLFFPROF_TRY(mlffprof_get_list(&r->d, m, f->name, &list, &n));
+  MLFF_TRY(mlffprof_get_list(&r->d, m, f->name, &list, &n));
   if (block->most && n > block->most) return mlffprof_document_fail(&r->d, list, "%d %s are too many", n, f->name);
   for (const mlffprof_field *g = block->fields; block->is_inside && g < block->fields + block->n_fields; g++) {
     items = mlff_arena_alloc(r->p->arena, (size_t) n, g->kind->size);
@@ -202,7 +202,7 @@ static mlffprof_status read_list(reading *r, const mlff_yaml *m, const mlffprof_
   if (!block->is_inside) items = mlff_arena_alloc(r->p->arena, (size_t) n, block->size);
   if (!items) return no_memory(r);
   const mlff_yaml *item = list ? list->first : NULL;
-  for (int k = 0; item; k++, item = item->next) MLFFPROF_TRY(read_item(r, item, f, k, items, base));
+  for (int k = 0; item; k++, item = item->next) MLFF_TRY(read_item(r, item, f, k, items, base));
   if (!block->is_inside) *(void **) (base + f->offset) = items;
   *(int *) (base + f->length_offset) = n;
   return MLFFPROF_OK;
@@ -225,9 +225,9 @@ static mlffprof_status read_fields(reading *r, const mlff_yaml *m, const mlffpro
 {
   for (const mlffprof_field *f = block->fields; f < block->fields + block->n_fields; f++)
     if (f->is_list)
-      MLFFPROF_TRY(read_array(r, m, f, base));
+      MLFF_TRY(read_array(r, m, f, base));
     else if (!f->is_derived)
-      MLFFPROF_TRY(read_value(r, m, f, base + f->offset, base));
+      MLFF_TRY(read_value(r, m, f, base + f->offset, base));
   return MLFFPROF_OK;
 }
 
@@ -239,8 +239,8 @@ static mlffprof_status read_identity(reading *r)
   int64_t version = 0;
   int n_latencies = 0;
   const mlff_yaml *latencies = NULL;
-  MLFFPROF_TRY(mlffprof_get_integer(&r->d, r->d.root, "schema_version", 0, &version));
-  MLFFPROF_TRY(mlffprof_get_list(&r->d, r->d.root, "latencies_ms", &latencies, &n_latencies));
+  MLFF_TRY(mlffprof_get_integer(&r->d, r->d.root, "schema_version", 0, &version));
+  MLFF_TRY(mlffprof_get_list(&r->d, r->d.root, "latencies_ms", &latencies, &n_latencies));
   if (version < 1 || !latencies)
     return mlffprof_document_fail(&r->d, NULL, "not a report of mlffprof: it has no schema_version and latencies_ms");
   if (version > MLFFPROF_SCHEMA_VERSION)
@@ -252,8 +252,8 @@ static mlffprof_status read_identity(reading *r)
 
 static mlffprof_status read_report(reading *r)
 {
-  MLFFPROF_TRY(read_identity(r));
-  MLFFPROF_TRY(read_fields(r, r->d.root, &mlffprof_report_kind, (char *) r->p));
+  MLFF_TRY(read_identity(r));
+  MLFF_TRY(read_fields(r, r->d.root, &mlffprof_report_kind, (char *) r->p));
   r->p->latency.n = r->p->n_steps;
   r->p->warmup.n = r->p->n_warmup;
   return mlffprof_report_consistent(r->p, r->d.path, r->d.error);
@@ -283,7 +283,7 @@ mlffprof_status mlffprof_report_read(const char *path, mlffprof_report **report,
   char *text = NULL;
   size_t size = 0;
   *report = NULL;
-  MLFFPROF_TRY(mlffprof_file_read(path, &text, &size, error));
+  MLFF_TRY(mlffprof_file_read(path, &text, &size, error));
   const mlffprof_status status = mlffprof_report_parse(path, text, size, report, error);
   free(text);
   return status;

@@ -48,15 +48,15 @@ static mlffprof_status check_rows(scaling *s, const mlff_yaml *list, const char 
 
 static mlffprof_status read_lists(scaling *s)
 {
-  MLFFPROF_TRY(mlffprof_get_list(&s->d, s->d.root, "rows", &s->rows, &s->n_rows));
-  MLFFPROF_TRY(mlffprof_get_list(&s->d, s->d.root, "checks", &s->checks, &s->n_checks));
+  MLFF_TRY(mlffprof_get_list(&s->d, s->d.root, "rows", &s->rows, &s->n_rows));
+  MLFF_TRY(mlffprof_get_list(&s->d, s->d.root, "checks", &s->checks, &s->n_checks));
   if (s->n_rows < 1) return mlffprof_document_fail(&s->d, NULL, "a scaling report without rows");
-  MLFFPROF_TRY(check_rows(s, s->rows, "rows"));
-  MLFFPROF_TRY(check_rows(s, s->checks, "checks"));
+  MLFF_TRY(check_rows(s, s->rows, "rows"));
+  MLFF_TRY(check_rows(s, s->checks, "checks"));
   for (const mlff_yaml *row = s->rows->first; row; row = row->next)
     for (int c = 0; c < N_COLUMNS; c++) {
       double value = NAN;
-      MLFFPROF_TRY(mlffprof_get_number(&s->d, row, columns[c].key, &value));
+      MLFF_TRY(mlffprof_get_number(&s->d, row, columns[c].key, &value));
       s->used[c] |= isfinite(value);
     }
   return MLFFPROF_OK;
@@ -70,9 +70,9 @@ static mlffprof_status print_head(scaling *s, FILE *out)
     const char *key, **value;
   } texts[] = {{"mode", &mode}, {"model", &model}, {"device", &device}, {"timestamp", &timestamp}, {"notes", &notes}};
   for (size_t k = 0; k < sizeof texts / sizeof *texts; k++)
-    MLFFPROF_TRY(mlffprof_get_text(&s->d, s->d.root, texts[k].key, texts[k].value));
-  MLFFPROF_TRY(mlffprof_get_mapping(&s->d, s->d.root, "context", &context));
-  if (context) MLFFPROF_TRY(mlffprof_get_text(&s->d, context, "cpu", &cpu));
+    MLFF_TRY(mlffprof_get_text(&s->d, s->d.root, texts[k].key, texts[k].value));
+  MLFF_TRY(mlffprof_get_mapping(&s->d, s->d.root, "context", &context));
+  if (context) MLFF_TRY(mlffprof_get_text(&s->d, context, "cpu", &cpu));
   fprintf(out, "%s scaling: %s on %s%s%s%s%s\n", mode ? mode : "-", model ? model : "-", device ? device : "-",
           cpu ? ", " : "", cpu ? cpu : "", timestamp ? ", " : "", timestamp ? timestamp : "");
   if (notes && *notes) fprintf(out, "%s\n", notes);
@@ -90,12 +90,12 @@ static mlffprof_status print_rows(scaling *s, FILE *out)
   int n_shared = 0;
   for (const mlff_yaml *row = s->rows->first; row; row = row->next) {
     int shared = 0;
-    MLFFPROF_TRY(mlffprof_get_bool(&s->d, row, "oversubscribed", 0, &shared));
+    MLFF_TRY(mlffprof_get_bool(&s->d, row, "oversubscribed", 0, &shared));
     n_shared += shared;
     for (int c = 0; c < N_COLUMNS; c++) {
       char text[MLFF_NUMBER_SIZE] = "-";
       double value = NAN;
-      MLFFPROF_TRY(mlffprof_get_number(&s->d, row, columns[c].key, &value));
+      MLFF_TRY(mlffprof_get_number(&s->d, row, columns[c].key, &value));
       if (isfinite(value)) mlff_number_format(columns[c].scale * value, columns[c].digits, text);
       if (s->used[c]) fprintf(out, "%*s", WIDTH, text);
     }
@@ -113,11 +113,11 @@ static mlffprof_status print_checks(scaling *s, FILE *out)
     static const char *const keys[] = {"energy_per_atom", "force", "pressure"};
     char text[5][MLFF_NUMBER_SIZE];
     int passed = 0;
-    MLFFPROF_TRY(mlffprof_get_number(&s->d, row, "ranks", &ranks));
-    MLFFPROF_TRY(mlffprof_get_number(&s->d, row, "n_atoms", &atoms));
-    MLFFPROF_TRY(mlffprof_get_bool(&s->d, row, "passed", 0, &passed));
+    MLFF_TRY(mlffprof_get_number(&s->d, row, "ranks", &ranks));
+    MLFF_TRY(mlffprof_get_number(&s->d, row, "n_atoms", &atoms));
+    MLFF_TRY(mlffprof_get_bool(&s->d, row, "passed", 0, &passed));
     for (int c = 0; c < 3; c++) {
-      MLFFPROF_TRY(mlffprof_get_number(&s->d, row, keys[c], &values[c]));
+      MLFF_TRY(mlffprof_get_number(&s->d, row, keys[c], &values[c]));
       if (!isfinite(values[c])) return mlffprof_document_fail(&s->d, row, "entry %d of checks has no %s", k, keys[c]);
       mlff_number_format(values[c], 2, text[c]);
     }
@@ -134,10 +134,10 @@ static mlffprof_status print_checks(scaling *s, FILE *out)
 
 static mlffprof_status print_scaling(scaling *s, FILE *out)
 {
-  MLFFPROF_TRY(read_lists(s));
-  MLFFPROF_TRY(print_head(s, out));
-  MLFFPROF_TRY(print_rows(s, out));
-  MLFFPROF_TRY(print_checks(s, out));
+  MLFF_TRY(read_lists(s));
+  MLFF_TRY(print_head(s, out));
+  MLFF_TRY(print_rows(s, out));
+  MLFF_TRY(print_checks(s, out));
   return mlffprof_flushed(out, "a table", s->d.error);
 }
 
@@ -146,7 +146,7 @@ mlffprof_status mlffprof_scaling_print(const char *path, FILE *out, int *is_scal
   scaling s = {.n_rows = 0};
   const char *format = NULL;
   *is_scaling = 0;
-  MLFFPROF_TRY(mlffprof_document_read(path, &s.d, error));
+  MLFF_TRY(mlffprof_document_read(path, &s.d, error));
   mlffprof_status status = mlffprof_get_text(&s.d, s.d.root, "format", &format);
   *is_scaling = format && !strcmp(format, format_name);
   if (!status && *is_scaling) status = print_scaling(&s, out);

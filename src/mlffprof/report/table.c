@@ -1,6 +1,6 @@
 /* table.c: a report as text, at most 100 columns wide. */
 #include "../../base/number.h"
-#include "status.h"
+#include "errors.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,29 +1,12 @@
-/* status.c: see status.h. */
-#include "status.h"
+/* api.c: errors, names, version and sizes of the C API. */
+#include "../errors.h"
 
 #include "mlff/mlff_watch.h"
 #include "mlff/mlff_xyz.h"
 
 #include <string.h>
 
-mlff_status mlff_fail(mlff_error *error, mlff_status code, const char *format, ...)
-{
-  if (error) {
-    va_list args;
-    va_start(args, format);
-    mlff_error_text(error->text, sizeof error->text, format, args);
-    va_end(args);
-    error->code = code;
-  }
-  return code;
-}
-
-_Static_assert((int) MLFF_E_ARG == MLFF_FAULT_ARG && (int) MLFF_E_FORMAT == MLFF_FAULT_FORMAT, "codes of base");
-
-mlff_status mlff_fail_as(mlff_error *error, const mlff_fault *fault)
-{
-  return mlff_fail(error, (mlff_status) fault->code, "%s", fault->text);
-}
+MLFF_DEFINE_FAIL(mlff, MLFF);
 
 const char *mlff_status_name(mlff_status status)
 {

@@ -1,32 +1,15 @@
 /* status.c: see status.h. */
-#include "status.h"
+#include "errors.h"
 
 #include <errno.h>
 #include <string.h>
 
-mlffprof_status mlffprof_fail(mlffprof_error *error, mlffprof_status code, const char *format, ...)
-{
-  if (error) {
-    va_list args;
-    va_start(args, format);
-    mlff_error_text(error->text, sizeof error->text, format, args);
-    va_end(args);
-    error->code = code;
-  }
-  return code;
-}
+MLFF_DEFINE_FAIL(mlffprof, MLFFPROF);
 
 mlffprof_status mlffprof_flushed(FILE *out, const char *what, mlffprof_error *error)
 {
   if (!fflush(out) && !ferror(out)) return MLFFPROF_OK;
   return mlffprof_fail(error, MLFFPROF_E_IO, "%s cannot be written: %s", what, strerror(errno));
-}
-
-_Static_assert((int) MLFFPROF_E_ARG == MLFF_FAULT_ARG && (int) MLFFPROF_E_FORMAT == MLFF_FAULT_FORMAT, "codes of base");
-
-mlffprof_status mlffprof_fail_as(mlffprof_error *error, const mlff_fault *fault)
-{
-  return mlffprof_fail(error, (mlffprof_status) fault->code, "%s", fault->text);
 }
 
 const char *mlffprof_status_name(mlffprof_status status)

@@ -1,8 +1,8 @@
 /* roof.c: the rates of a core that bound every part of a step, measured: multiply-adds of a kernel path, reading from
  * the second-level cache and from memory. */
-#include "backend/cpu/backend_cpu.h"
-#include "backend/kernels.h"
-#include "model/spans.h"
+#include "cpu/backend_cpu.h"
+#include "kernels.h"
+#include "../model/spans.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* platform.c: what this computer and this build have, for `mlff check` and for choosing devices. */
-#include "backend/backend.h"
-#include "backend/cuda.h"
-#include "backend/kernels.h"
+#include "backend.h"
+#include "cuda.h"
+#include "kernels.h"
 
 #include <math.h>
 #include <stdio.h>
