@@ -16,12 +16,12 @@ struct mlff_arena_block {
 #define __has_feature(name) 0
 #endif
 #if defined(__SANITIZE_ADDRESS__) || __has_feature(address_sanitizer)
-enum { BLOCK = 0 }; /* what is written past its end is seen */
+enum { BLOCK = 0 }; /* for AddressSanitizer: one block per allocation */
 #else
 enum { BLOCK = 16384 };
 #endif
 
-/* The newest block, or a new one when that has no room; NULL when memory is out. */
+/* The newest block, or a new one if it is full; NULL if memory is short. */
 static struct mlff_arena_block *block_with(mlff_arena *arena, size_t room)
 {
   struct mlff_arena_block *block = arena->blocks;

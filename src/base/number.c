@@ -1,7 +1,7 @@
 /* number.c: see number.h.
  *
- * printf and strtod use the decimal point of the process' locale, which may be any bytes. What it is now is seen by
- * printing 0.5, so that neither the locale has to be changed nor localeconv's shared buffer read.
+ * printf and strtod use the decimal point of the process locale, which may be any bytes. It is detected by printing
+ * 0.5, which neither changes the locale nor reads the shared buffer of localeconv.
  */
 #include "number.h"
 
@@ -39,7 +39,7 @@ static int is_number(const char *text)
 }
 
 /* strtod of a text with the decimal point of the locale. */
-enum { LONGEST = 480 }; /* as many as %f writes, and more */
+enum { LONGEST = 480 }; /* more than %f writes */
 
 static double read_in_locale(const char *text)
 {
@@ -63,7 +63,7 @@ int mlff_number_parse(const char *text, double *value)
   char *end = NULL;
   if (!is_number(text) || strlen(text) > LONGEST) return 0;
   *value = strtod(text, &end);
-  if (*end) *value = read_in_locale(text); /* which has another decimal point */
+  if (*end) *value = read_in_locale(text); /* another decimal point */
   return isfinite(*value) != 0;
 }
 

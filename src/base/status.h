@@ -5,8 +5,8 @@
 #include <stdarg.h>
 #include <stddef.h>
 
-/* Error of a function of base. Each library converts it to its own type; mlff_status and mlffprof_status begin with these
- * codes. */
+/* Error of a function of base. Each library converts it to its own type; mlff_status and mlffprof_status begin with
+ * these codes. */
 enum { MLFF_FAULT_ARG = 1, MLFF_FAULT_NOMEM, MLFF_FAULT_IO, MLFF_FAULT_FORMAT };
 typedef struct mlff_fault {
   int code; /* 0 = none */

@@ -2,7 +2,8 @@
 #ifndef MLFF_BASE_UTF8_H
 #define MLFF_BASE_UTF8_H
 
-/* Length of the UTF-8 sequence at s and its code point; 0 when it is none (overlong, surrogate, cut short). */
+/* Returns the length of the UTF-8 sequence at s and sets its code point; 0 if it is invalid (overlong, surrogate,
+ * truncated). */
 int mlff_utf8_decode(const unsigned char *s, unsigned *code);
 
 #endif

@@ -19,7 +19,7 @@ enum { NUMBERS_PER_LINE = 16 };
 
 /* ---- values ------------------------------------------------------------------------------------------------------ */
 
-/* Controls, and what YAML readers take for line breaks or refuse (they read JSON too). */
+/* Control characters, and characters that YAML readers, which also read JSON, treat as line breaks or refuse. */
 static int needs_escape(unsigned code)
 {
   return code < 0x20 || (code >= 0x7f && code < 0xa0) || code == 0x2028 || code == 0x2029 || code == 0xfeff ||
@@ -183,7 +183,7 @@ static int cannot(const char *path, const char *what, mlff_fault *fault)
   return mlff_fault_set(fault, MLFF_FAULT_IO, "%s: cannot be %s: %s", path, what, strerror(errno));
 }
 
-/* A new file PATH.PID.N.tmp with the rights of a usual one. */
+/* Creates a file PATH.PID.N.tmp with the usual permissions. */
 static int open_beside(const char *path, char *name, size_t size)
 {
   int fd = -1;
@@ -199,7 +199,7 @@ static int open_beside(const char *path, char *name, size_t size)
   return fd;
 }
 
-/* The rename is on disk only when the directory is. Some file systems cannot; the file itself is safe there. */
+/* Synchronises the directory, so that the rename is on disk. Some file systems do not support it. */
 static void sync_directory(const char *path)
 {
   char dir[PATH_MAX];
@@ -212,8 +212,7 @@ static void sync_directory(const char *path)
   close(fd);
 }
 
-/* What `write` returns, or the fault of the stream: a part that could not be written is one also where all others
- * could. */
+/* Returns the result of `write`, or a fault if any write to the stream has failed. */
 static int write_content(FILE *out, const char *path, mlff_write_content *write, const void *user, mlff_fault *fault)
 {
   errno = 0;
@@ -260,7 +259,7 @@ int mlff_atomic_write(const char *path, mlff_write_content *write, const void *u
   if (exists && S_ISDIR(s.st_mode))
     return mlff_fault_set(fault, MLFF_FAULT_IO, "%s: cannot be written: it is a directory", path);
   if (exists && !S_ISREG(s.st_mode)) return write_directly(path, write, user, fault);
-  char *real = exists ? realpath(path, NULL) : NULL; /* the target of a link, not the link, is replaced */
+  char *real = exists ? realpath(path, NULL) : NULL; /* replace the target of a link, not the link */
   const int status = write_beside(real ? real : path, write, user, fault);
   free(real);
   return status;

@@ -68,7 +68,7 @@ static int next_event(reader *r, yaml_event_t *event)
                         r->parser.context ? r->parser.context : "");
 }
 
-/* Anchors, aliases and tags could make a file mean something else than what it shows. */
+/* Refuses anchors, aliases and tags, which hide the meaning of a file. */
 static int check_event(reader *r, const yaml_event_t *event)
 {
   const void *anchor = NULL, *tag = NULL;
@@ -152,7 +152,7 @@ static int read_key(reader *r, const yaml_event_t *event, const mlff_yaml *node,
   return 0;
 }
 
-/* Reads events until the document is complete; `at` is the container being filled, without recursion. */
+/* Reads events until the document is complete, without recursion; parent_node is the container being filled. */
 static int read_nodes(reader *r, mlff_yaml **root)
 {
   mlff_yaml *parent_node = NULL;
@@ -177,7 +177,7 @@ static int read_nodes(reader *r, mlff_yaml **root)
     } else if (starts || event.type == YAML_SCALAR_EVENT) {
       mlff_yaml *node = NULL;
       status = new_node(r, &event, parent_node, key, &node);
-      if (key && node) node->line = key_line; /* where a person looks for it */
+      if (key && node) node->line = key_line; /* line of the key in messages */
       key = NULL;
       if (!status && !parent_node) *root = node;
       if (!status && starts) {
@@ -229,8 +229,8 @@ static int hex4(const char *s, const char *end, unsigned *value)
   return 1;
 }
 
-/* JSON escapes characters beyond U+FFFF as two surrogates, which YAML does not know: \uD83D\uDE00 becomes \U0001f600
- * of two bytes less, a lone surrogate U+FFFD. Returns the new size. Backslashes mean escapes wherever JSON has them. */
+/* Converts JSON surrogate pairs, which YAML does not have: \uD83D\uDE00 becomes \U0001f600, two bytes shorter, a lone
+ * surrogate U+FFFD. Returns the new size. In JSON a backslash is always an escape. */
 static size_t join_surrogates(char *text, size_t size)
 {
   const char *end = text + size, *in = text;

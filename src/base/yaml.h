@@ -1,8 +1,7 @@
-/* yaml.h: a YAML or JSON document as a tree that remembers lines.
+/* yaml.h: a YAML or JSON document as a tree with line numbers.
  *
- * A subset on purpose: one document, mappings with plain keys, sequences and scalars. Duplicate keys, aliases, anchors
- * and tags are errors, and size and depth are bounded, so that a file cannot mean something else than a reader sees.
- * JSON is a subset of what is read (docs/decisions/0005-reports-are-read-as-yaml.md).
+ * A subset of YAML: one document, mappings with plain keys, sequences and scalars. Duplicate keys, aliases, anchors and
+ * tags are errors, and size and depth are limited. JSON is included (docs/decisions/0005-reports-are-read-as-yaml.md).
  */
 #ifndef MLFF_BASE_YAML_H
 #define MLFF_BASE_YAML_H
@@ -39,7 +38,7 @@ int mlff_yaml_parse(const char *path, const char *text, size_t size, mlff_arena 
 /* Child of a mapping, or NULL. */
 const mlff_yaml *mlff_yaml_find(const mlff_yaml *mapping, const char *key);
 
-/* 1 when a scalar without quotes is a number, or an integer. */
+/* 1 if a scalar without quotes is a number, or an integer. */
 int mlff_yaml_number(const mlff_yaml *node, double *value);
 int mlff_yaml_integer(const mlff_yaml *node, int64_t *value);
 

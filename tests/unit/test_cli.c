@@ -116,7 +116,7 @@ START_TEST(info_and_verify)
   expect(run("verify '%s' --replay off --fuse=on", model_path), 1, "nothing was verified");
   expect(run("verify '%s' --graph off", model_path), 1, "nothing was verified"); /* the older name */
   expect(run("verify '%s' --graph=perhaps", model_path), 2, "unknown value 'perhaps' of 'replay'");
-  expect(run("verify --help"), 0, "yes no: settled steps");
+  expect(run("verify --help"), 0, "yes no: capture settled steps");
 }
 END_TEST
 

@@ -5,10 +5,10 @@
  * Smith, Isayev, Roitberg, Chem. Sci. 8, 3192 (2017); Devereux et al., J. Chem. Theory Comput. 16, 4192 (2020)
  * (ANI-2x). The AEV and its constants: backend/ops_ani.h.
  *
- * Only columns and networks of elements in use are kept; the columns of absent elements are exactly zero. Centres are
- * ordered by element and handled in batches: AEVs, then the networks forward and backward, then the gradients of the
- * AEVs from dE/dAEV summed over members. Networks are taken one by one or all at once, as the backend likes
- * (ani_members): one by one, the activations of a batch and the weights of a network stay in cache.
+ * Only columns and networks of elements in use are loaded; the columns of absent elements are exactly zero. Centers are
+ * sorted by element and evaluated in batches: AEVs, then the networks forward and backward, then the gradients of the
+ * AEVs from dE/dAEV summed over members. The backend chooses (ani_members) whether networks are evaluated one by one,
+ * so that activations of a batch and weights of a network stay in cache, or all in one batch.
  */
 #include "ani.h"
 
@@ -33,7 +33,7 @@ static mlff_status check_species(const ani_net *net, const mlff_graph *graph, ml
   return MLFF_OK;
 }
 
-/* Owned atoms by element, made anew when the list changes. */
+/* Sorts owned atoms by element when the list changes. */
 static mlff_status order_atoms(ani_net *net, const mlff_graph *graph, mlff_error *error)
 {
   if (net->list_id == graph->list_id && graph->list_id != 0) return MLFF_OK;
@@ -55,7 +55,7 @@ static mlff_status order_atoms(ani_net *net, const mlff_graph *graph, mlff_error
   }
   net->first[net->n_elements] = net->n_rows;
   int64_t last = net->n_rows;
-  for (int32_t i = 0; i < graph->n_local; i++) /* behind them, those without a row: ani_collect */
+  for (int32_t i = 0; i < graph->n_local; i++) /* then atoms without a row: ani_collect */
     if (graph->species[i] < 0 || !net->use[graph->species[i]]) net->order[last++] = i;
   const size_t bytes = (size_t) graph->n_local * sizeof *net->order;
   MLFF_TRY(mlff_buf_reserve(net->backend, &net->centers, bytes, error));
@@ -69,8 +69,8 @@ static int takes_all_networks(const ani_net *net)
   return net->backend->ops->ani_members > 1;
 }
 
-/* Rows of the largest batch. Of networks one by one: those of an element, at most what the backend likes. Of all at
- * once: the descriptor's kernels want thousands of rows, and the activations of a batch are those of all members. */
+/* Rows of the largest batch. Networks one by one: rows of an element, at most ani_block. All in one batch: the kernels
+ * of the descriptor need thousands of rows, and activations of all members are stored. */
 static int64_t most_rows(const ani_net *net)
 {
   const int64_t block = net->backend->ops->ani_block;
@@ -84,7 +84,7 @@ static int64_t most_rows(const ani_net *net)
   return (longest < block ? longest : block) + ROW_MULTIPLE;
 }
 
-/* Rows of the batch that begins at row `first`. Of networks one by one: of one element, in batches of equal size, which
+/* Rows of the batch that begins at row `first`. Networks one by one: of one element, in batches of equal size, which
  * are whole tiles of `linear`. */
 static int64_t rows_from(const ani_net *net, int64_t first)
 {
@@ -135,7 +135,7 @@ static mlff_status evaluate_batch(ani_batch b, const mlff_edges *edges, mlff_err
   MLFF_TRY(ops->aev_forward(net->backend, &net->aev, &args, error));
   const int at_once = takes_all_networks(net);
   MLFF_TRY(at_once ? ani_evaluate_networks(&b, error) : evaluate_one_by_one(b, error));
-  args.n_parts = at_once ? b.n_members : 1; /* at once, networks leave their gradients apart */
+  args.n_parts = at_once ? b.n_members : 1; /* in one batch, networks do not sum their gradients */
   args.rows = net->aev_grads.data;
   args.grad = net->edge_grad.data;
   return ops->aev_backward(net->backend, &net->aev, &args, error);

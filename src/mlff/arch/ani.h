@@ -1,4 +1,4 @@
-/* ani.h: an ANI network in memory; made by ani_load.c, evaluated by ani.c. */
+/* ani.h: an ANI network in memory, made by ani_load.c, evaluated by ani.c. */
 #ifndef MLFF_ARCH_ANI_H
 #define MLFF_ARCH_ANI_H
 
@@ -57,10 +57,10 @@ mlff_status ani_create(const mlff_modelfile *file, mlff_backend *backend, const 
                        mlff_error *error);
 void ani_destroy(void *network);
 
-/* Prepares the networks for being done whole, where the backend can. */
+/* Prepares the networks for the fused op ani_networks, if the backend has it. */
 mlff_status ani_setup_networks(ani_net *net, mlff_error *error);
 
-/* Rows first .. first + n of atoms ordered by element, and members of the ensemble that are taken with them. */
+/* Rows first .. first + n of atoms sorted by element, and the members of the ensemble in the batch. */
 typedef struct ani_batch {
   ani_net *net;
   int64_t first, n, room; /* room: of the largest batch */
@@ -69,7 +69,7 @@ typedef struct ani_batch {
   int accumulate; /* += */
 } ani_batch;
 
-/* Energies of the rows, and dE/dAEV times factor: of each member by itself, aev_grads real [n_members][n][ld_aev]. */
+/* Energies of the rows, and dE/dAEV times factor of each member: aev_grads real [n_members][n][ld_aev]. */
 mlff_status ani_evaluate_networks(const ani_batch *b, mlff_error *error);
 
 #endif

@@ -1,6 +1,6 @@
 /* ani_load.c: an ANI network from its model file.
  *
- * Only columns and networks of elements in use are kept; the columns of absent elements are exactly zero.
+ * Only columns and networks of elements in use are loaded; the columns of absent elements are exactly zero.
  */
 #include "ani.h"
 
@@ -72,8 +72,7 @@ static mlff_status read_block(ani_net *net, const mlff_modelfile *file, mlff_err
   int choice = 0;
   MLFF_TRY(mlff_yaml_map(file, mlff_modelfile_root(file), "ani", &block, error));
   MLFF_TRY(mlff_yaml_int(file, block, "n_members", 1, ANI_MAX_MEMBERS, &net->n_members_file, error));
-  MLFF_TRY(
-      mlff_yaml_choice(file, block, "constants", constant_sets, &choice, error)); /* the numbers themselves say it */
+  MLFF_TRY(mlff_yaml_choice(file, block, "constants", constant_sets, &choice, error)); /* implied by the constants */
   MLFF_TRY(mlff_yaml_map(file, block, "activation", &activation, error));
   MLFF_TRY(mlff_yaml_choice(file, activation, "kind", activations, &choice, error));
   MLFF_TRY(mlff_yaml_double(file, activation, "alpha", 1e-3, 1e3, &net->alpha, error));
@@ -96,7 +95,7 @@ static mlff_status read_block(ani_net *net, const mlff_modelfile *file, mlff_err
 
 /* ---- networks ---------------------------------------------------------------------------------------------------- */
 
-/* columns[c] = column of the file's AEV that compact column c is; layout of both: ops_ani.h. */
+/* columns[c] = column of the file's AEV for compact column c; layout of both: ops_ani.h. */
 static void map_columns(ani_net *net)
 {
   const mlff_aev_constants *c = &net->constants;
@@ -110,7 +109,7 @@ static void map_columns(ani_net *net)
       for (int k = 0; k < n_block && net->use[s] && net->use[t]; k++) *column++ = block + k;
 }
 
-/* Keeps the columns of the first layer's weights that are in use. */
+/* Removes the columns of the first layer's weights that are not in use. */
 static mlff_status prune(const ani_net *net, int n_out, double **weight, mlff_error *error)
 {
   const size_t n = (size_t) net->aev.n_columns;
@@ -124,7 +123,7 @@ static mlff_status prune(const ani_net *net, int n_out, double **weight, mlff_er
   return MLFF_OK;
 }
 
-/* Packs one layer for use; weight may be replaced by its pruned form. */
+/* Packs one layer; weight may be replaced by its pruned form. */
 static mlff_status pack_layer(ani_net *net, const ani_element *e, ani_network *network, int layer, double **weight,
                               const double *bias, mlff_error *error)
 {
@@ -144,8 +143,8 @@ static mlff_status pack_layer(ani_net *net, const ani_element *e, ani_network *n
   return mlff_linear_make(backend, &l->forward, &l->backward, *weight, bias, n_out, n_in, error);
 }
 
-/* Reads a layer of the file; networks of elements that are not in use are checked and dropped, and so are those of
- * members that are not (`place` is NULL). */
+/* Reads a layer of the file. Networks of elements and members that are not in use (`place` is NULL) are checked and
+ * dropped. */
 static mlff_status load_layer(ani_net *net, const mlff_modelfile *file, int element, int member, ani_network *place,
                               int layer, mlff_error *error)
 {

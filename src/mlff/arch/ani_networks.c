@@ -1,5 +1,5 @@
-/* ani_networks.c: the networks of ANI, from AEVs to energies and dE/dAEV: of few rows whole networks, where the backend
- * does that, else layer by layer, in products that are handed over together.
+/* ani_networks.c: the networks of ANI, from AEVs to energies and dE/dAEV: fused, if the backend does that for few rows,
+ * otherwise layer by layer in batched GEMMs.
  *
  * Activations are [n_members][rows of the batch][ld] with one ld for all elements.
  */
@@ -7,9 +7,9 @@
 
 #include <stdlib.h>
 
-enum { MOST = 32 }; /* products handed over at a time */
+enum { MOST = 32 }; /* GEMMs per batch */
 
-/* Rows of the batch that belong to element e: how many, and the first, counted from that of the batch. */
+/* Rows of the batch of element e: returns their number; *begin: the first, relative to the batch. */
 static int64_t rows_of(const ani_batch *b, int e, int64_t *begin)
 {
   const int64_t *first = b->net->first, end = b->first + b->n;
@@ -18,7 +18,7 @@ static int64_t rows_of(const ani_batch *b, int e, int64_t *begin)
   return end_row > from_row ? end_row - from_row : 0;
 }
 
-/* Row `row` of member number m (of those that are evaluated) in an array of activations. */
+/* Row `row` of evaluated member m in an array of activations. */
 static void *row_of(const ani_batch *b, const mlff_buf *buf, int m, int64_t row, int64_t ld)
 {
   return mlff_at(b->net->backend, buf->data, (m * b->n + row) * ld);
@@ -53,7 +53,7 @@ mlff_status ani_setup_networks(ani_net *net, mlff_error *error)
   return status;
 }
 
-/* 1 and 2 below and their reverse for all networks of the batch; 0: not done. */
+/* Steps 1 and 2 below and their reverse, fused for all networks of the batch; 0 if the backend does not do it. */
 static int evaluate_whole(const ani_batch *b)
 {
   const ani_net *net = b->net;

@@ -9,10 +9,10 @@
  *             x = gate(norm(z))
  *   energy of an atom = readout . x
  *
- * x is the species at first, so that layer 0 is a table of radial weights for each species. The last layer has scalars
- * only; its backward pass follows its forward one in the block. Both passes own the receivers of messages: forward
- * fetches y of other ranks' atoms before a message, backward sends sums of their adjoints home after it. Layer 0 needs
- * neither. Loading is in nequip_load.c.
+ * Initially x is the species, so that layer 0 is a table of radial weights for each species. The last layer has scalars
+ * only; its backward pass follows the forward pass in the same block. Both passes compute the receivers of messages
+ * that a rank owns: forward copies y of other ranks' atoms before a message, backward returns sums of their adjoints
+ * to the owners after it. Layer 0 needs neither. Loading is in nequip_load.c.
  */
 #include "nequip.h"
 
@@ -33,7 +33,7 @@ static int64_t feature_width(const nequip_net *net)
   return net->n_layers > 1 ? net->layers[0].x.ld : 0;
 }
 
-/* Weights and couplings of the edges that a message of any layer takes at a time. */
+/* Scratch for weights and couplings of a batch of edges, the largest of any layer. */
 static int64_t scratch_width(const nequip_net *net)
 {
   int64_t most = 0;
@@ -45,8 +45,8 @@ static int64_t scratch_width(const nequip_net *net)
   return most;
 }
 
-/* Edges whose messages are held: all, or what the backend wants, but those of any atom, and of large systems more: each
- * part is a pass over all neighbours. */
+/* Edges whose messages are stored per batch: all, or nequip_messages, but at least those of any atom, and more in large
+ * systems, because each batch is a pass over all neighbors. */
 static int64_t messages_room(const nequip_net *net, const mlff_edges *edges)
 {
   enum { MOST_PARTS = 8 };
@@ -112,7 +112,8 @@ static int64_t kept_row(const nequip_net *net, int t, atom_range s)
   return is_last(net, t) ? 0 : s.begin;
 }
 
-/* The linear map of every order that it has, from rows of x to rows of y, or with `back` from y's adjoints to x's. */
+/* Applies the linear map of each order, from rows of x to rows of y, or with `back` from adjoints of y to those of x.
+ * */
 static void apply_map(nequip_net *net, const nequip_map *map, int back, int64_t n, const mlff_nequip_row *in,
                       const void *x, const mlff_nequip_row *out, void *y, int accumulate)
 {
@@ -141,7 +142,7 @@ static mlff_nequip_radial radial_of(const nequip_net *net, int t)
                               .n_weights = net->layers[t].n_weights};
 }
 
-/* Where the radial networks are evaluated: the last hidden layer of layer t, for all edges. */
+/* Without tables: evaluates the last hidden layer of the radial network of layer t, for all edges. */
 static void make_terms(nequip_net *net, const mlff_edges *edges, int t)
 {
   if (!net->is_exact) return;
@@ -228,7 +229,8 @@ static void readout(nequip_net *net, const mlff_edges *edges, atom_range s)
                                                                 .grad = net->last_grad.data});
 }
 
-/* reverses layer t from dE/dx behind it: edge_grad, and for t > 0 grad_y of all nodes and the skip's part of grad_x. */
+/* reverses layer t, from dE/dx of its output: edge_grad, and for t > 0 grad_y of all nodes and the skip part of
+ * grad_x. */
 static void backward_block(nequip_net *net, const mlff_edges *edges, int t, atom_range s)
 {
   const mlff_ops *ops = net->backend->ops;
@@ -253,7 +255,7 @@ static void backward_block(nequip_net *net, const mlff_edges *edges, int t, atom
   ops->nequip_message_backward(net->backend, &a);
 }
 
-/* Layer t for one block, and linear_1 of the next one; after the last one its way back follows at once. */
+/* Layer t for one block, and linear_1 of the next one; the last layer includes its backward pass. */
 static void forward_block(nequip_net *net, const mlff_edges *edges, int t, atom_range s)
 {
   const mlff_ops *ops = net->backend->ops;
@@ -283,7 +285,7 @@ static void forward_block(nequip_net *net, const mlff_edges *edges, int t, atom_
   backward_block(net, edges, t, s);
 }
 
-/* reverses y = linear_1 x of layer t + 1: grad_x of the features behind layer t. */
+/* reverses y = linear_1 x of layer t + 1: grad_x of the output of layer t. */
 static void features_block(nequip_net *net, const mlff_edges *edges, int t, atom_range s)
 {
   (void) edges;
@@ -296,25 +298,25 @@ static void features_block(nequip_net *net, const mlff_edges *edges, int t, atom
 
 typedef void nequip_step(nequip_net *, const mlff_edges *, int t, atom_range);
 
-/* Atoms begin .. end in blocks; `travelling`: an exchange that wants to be moved on meanwhile, or NULL. */
+/* Atoms begin .. end in blocks. in_flight: an exchange to progress between blocks, or NULL. */
 static void for_blocks(nequip_net *net, const mlff_edges *edges, int t, nequip_step *step, int64_t begin, int64_t end,
-                       const mlff_exchange_args *travelling)
+                       const mlff_exchange_args *in_flight)
 {
   for (; begin < end; begin += net->block) {
     const atom_range s = {begin, end - begin < net->block ? end - begin : net->block};
     step(net, edges, t, s);
-    if (travelling) net->backend->ops->exchange_progress(net->backend, travelling);
+    if (in_flight) net->backend->ops->exchange_progress(net->backend, in_flight);
   }
 }
 
-/* Before the last layer's blocks, whose backward pass adds to it. */
+/* Zeroes grad_y before the blocks of the last layer, whose backward pass adds to it. */
 static void clear_grad_y(nequip_net *net, const mlff_edges *edges)
 {
   const size_t n = (size_t) (edges->n_nodes * feature_width(net));
   net->backend->ops->zero(net->backend, net->grad_y.data, n * net->backend->real_size);
 }
 
-/* Layer 0 reads nothing of others: it starts at the boundary, whose rows travel during the rest of it. */
+/* Layer 0 reads no other atoms: its boundary atoms come first and are exchanged during the interior ones. */
 static mlff_status forward(nequip_net *net, const mlff_arch_inputs *in, mlff_error *error)
 {
   const mlff_edges *edges = in->edges;
@@ -339,7 +341,7 @@ static mlff_status forward(nequip_net *net, const mlff_arch_inputs *in, mlff_err
   return status;
 }
 
-/* From the last layer's grad_y: home, to the features before it, and through the layer before. */
+/* Backward pass from grad_y of the last layer: sums to the owners, then linear_1 and the previous layer. */
 static mlff_status backward(nequip_net *net, const mlff_arch_inputs *in, mlff_error *error)
 {
   const mlff_edges *edges = in->edges;
@@ -372,7 +374,7 @@ static unsigned nequip_traits(const void *opaque)
   const nequip_net *net = opaque;
   return MLFF_CONSERVATIVE | MLFF_ROTATION_EXACT | MLFF_SMOOTH | MLFF_NODE_ENERGIES |
          (net->n_layers == 1 ? MLFF_STRICTLY_LOCAL : 0u) |
-         (net->is_even || net->lmax == 0 ? MLFF_INVERSION_EXACT : 0u); /* odd paths tell left from right */
+         (net->is_even || net->lmax == 0 ? MLFF_INVERSION_EXACT : 0u); /* odd paths are not invariant under inversion */
 }
 
 static int nequip_exchange_width(const void *opaque)

@@ -1,4 +1,4 @@
-/* nequip.h: a NequIP network in memory; made by nequip_load.c, evaluated by nequip.c. */
+/* nequip.h: a NequIP network in memory, made by nequip_load.c, evaluated by nequip.c. */
 #ifndef MLFF_ARCH_NEQUIP_H
 #define MLFF_ARCH_NEQUIP_H
 
@@ -8,23 +8,23 @@ enum {
   NEQUIP_ORDERS = MLFF_NEQUIP_ORDERS,
   NEQUIP_MAX_CHANNELS = 256,
   NEQUIP_MAX_HIDDEN = 4,  /* hidden layers of the radial network */
-  NEQUIP_MAX_WIDTH = 4096 /* of a row of features before a gate: what an op holds of an atom */
+  NEQUIP_MAX_WIDTH = 4096 /* of a row of features before a gate, stored per atom by an op */
 };
 
 /* A linear map for each order, applied to each component alike. */
 typedef struct nequip_map {
   mlff_linear forward[NEQUIP_ORDERS], back[NEQUIP_ORDERS];
-  int n; /* orders from 0 on that have one */
+  int n; /* number of orders with a map, from 0 */
 } nequip_map;
 
 typedef struct nequip_layer {
   /* parameters */
-  mlff_buf hidden[NEQUIP_MAX_HIDDEN]; /* matrices of the radial network, where it is evaluated itself         */
-  mlff_buf rows;                      /* R of ops_nequip.h: of layer 0 one for each species in use            */
+  mlff_buf hidden[NEQUIP_MAX_HIDDEN]; /* matrices of the radial network, without a table                      */
+  mlff_buf rows;                      /* R of ops_nequip.h: in layer 0 one for each species in use            */
   int n_weights;
   int n_paths, n_coupling[NEQUIP_ORDERS];
   mlff_buf paths, coupling;            /* none in layer 0 */
-  nequip_map linear_1, linear_2, skip; /* of layer 0 they are in rows and bias */
+  nequip_map linear_1, linear_2, skip; /* in layer 0 folded into rows and bias */
   mlff_buf norm;
   mlff_nequip_row sums, z, x; /* rows of the message's sums, before the gate, and after it */
   /* kept from forward to backward */
@@ -39,8 +39,8 @@ typedef struct nequip_net {
   int n_channels[NEQUIP_ORDERS];
   mlff_nequip_terms_args network; /* of the radial networks, weights aside */
   mlff_buf frequency;
-  int is_exact;           /* radial networks are evaluated themselves: no table        */
-  mlff_painn_basis table; /* CUBIC: intervals of the tables; lines of edges come of it */
+  int is_exact;           /* radial networks are evaluated without a table             */
+  mlff_painn_basis table; /* CUBIC: intervals of the tables, basis of the edge lines   */
   int64_t n_rows;         /* of a table */
   double epsilon, gain;
   int n_slots;

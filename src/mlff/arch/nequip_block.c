@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-/* Sequence of n_low to n_high whole numbers of 1 to high. */
+/* Reads a sequence of n_low to n_high integers from 1 to high. */
 static mlff_status read_counts(nequip_loader *in, const mlff_yaml *parent, const char *key, int n_low, int n_high,
                                int high, int *n, const double **values)
 {

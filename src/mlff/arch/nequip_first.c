@@ -1,4 +1,4 @@
-/* nequip_first.c: loads layer 0 of a NequIP network. It sees only the species of a neighbour, so its linear maps before
+/* nequip_first.c: loads layer 0 of a NequIP network. Its input is the species of a neighbor, so the linear maps before
  * and after the message are folded into the radial weights: a matrix of rows for each species in use. */
 #include "nequip_load.h"
 
@@ -40,7 +40,7 @@ static void apply(const double *w, int n, int n_in, double scale, const double *
   }
 }
 
-/* Features that come into layer 0 and linear_1 of them, for species s. */
+/* Input features of layer 0 and linear_1 of them, for species s. */
 static void first_features(nequip_loader *in, first_tensors *f, int s)
 {
   const int n = in->n_first, n_elements = in->head->n_elements;
@@ -49,7 +49,7 @@ static void first_features(nequip_loader *in, first_tensors *f, int s)
   apply(f->linear_1, n, n, 1 / sqrt(n), f->x, f->y);
 }
 
-/* Radial weights of species s, straight to the channels of z: sum_c linear_2[o][c] y[c] last[column + c]. */
+/* Radial weights of species s for the channels of z: sum_c linear_2[o][c] y[c] last[column + c]. */
 static void fold_first(nequip_loader *in, first_tensors *f)
 {
   const nequip_net *net = in->net;

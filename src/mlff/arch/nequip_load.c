@@ -1,9 +1,8 @@
 /* nequip_load.c: reads the `nequip` block and tensors of a model file and prepares them for nequip.c.
  *
- * Everything is done in double on the host. Channels are padded with zeros to a multiple of MLFF_NEQUIP_BLOCK; what
- * divides (square roots of the number of inputs, of neighbours) is folded into matrices. Radial weights become matrices
- * of rows (nequip_table.c): on backends of doubles those of the networks themselves, else a spline through them.
- * The block is read in nequip_block.c, layer 0 in nequip_first.c.
+ * Computed in double on the host. Channels are padded with zeros to a multiple of MLFF_NEQUIP_BLOCK; normalisations
+ * (square roots of the number of inputs, of neighbors) are folded into matrices. The block is read in nequip_block.c,
+ * layer 0 in nequip_first.c, radial networks in nequip_rows.c.
  */
 #include "nequip_load.h"
 
@@ -36,7 +35,7 @@ static double *pad_matrix(const double *w, const nequip_side *rows, const nequip
   return out;
 }
 
-/* Reads layers.T.NAME.lL and packs scale times it, both ways. */
+/* Reads layers.T.NAME.lL and packs it times scale, for the forward and backward pass. */
 static mlff_status read_map(nequip_loader *in, int t, const char *name, int l, const nequip_side *rows,
                             const nequip_side *cols, double scale, nequip_map *map)
 {
@@ -71,7 +70,8 @@ static mlff_nequip_row make_row(int n_orders, const int *n)
   return row;
 }
 
-/* Paths of layer t >= 1, in the order of the file: l3 outermost, then l1, then l2; and what follows from them. */
+/* Paths of layer t >= 1, in the order of the file (l3 outermost, then l1, then l2), and the sizes that depend on them.
+ * */
 static void list_paths(nequip_loader *in, int t)
 {
   const nequip_net *net = in->net;
@@ -139,7 +139,7 @@ static const mlff_cg_entry *find_coefficients(int l1, int l2, int l3, int *n)
   return NULL;
 }
 
-/* Places of the paths in the couplings of an edge, and the matrices from harmonics to them. */
+/* Offsets of the paths in the couplings of an edge, and the matrices from harmonics to couplings. */
 static mlff_status make_couplings(nequip_loader *in, nequip_layer *layer)
 {
   int64_t n = 0;
@@ -239,7 +239,7 @@ static mlff_status read_norm(nequip_loader *in, int t)
   return status;
 }
 
-/* Linear layers without activations: their product, times the scale of each species. */
+/* The readout has no activations: the product of its linear layers, times the scale of each species. */
 static mlff_status read_readout(nequip_loader *in)
 {
   nequip_net *net = in->net;
@@ -247,7 +247,7 @@ static mlff_status read_readout(nequip_loader *in)
   double *vector = NULL, *w = NULL, *next = NULL, *scale = NULL;
   double *all = nequip_zeros((size_t) net->n_slots * (size_t) padded);
   mlff_status status = all ? MLFF_OK : nequip_no_memory(in);
-  for (int k = in->n_readout; !status && k >= 0; k--) { /* from the energy back to the features */
+  for (int k = in->n_readout; !status && k >= 0; k--) { /* from the energy to the features */
     const int n_out = k < in->n_readout ? (int) in->readout_width[k] : 1;
     const int n_in = k ? (int) in->readout_width[k - 1] : n0;
     status = mlff_modelfile_matrix(in->file, in->error, n_out, n_in, &w, "readout.%d", k);
@@ -272,7 +272,7 @@ static mlff_status read_readout(nequip_loader *in)
 
 /* ---- the network ----------------------------------------------------------------------------------------------- */
 
-/* As many intervals as the layer needs that needs most. */
+/* Intervals of the layer that needs most. */
 static mlff_status count_intervals(nequip_loader *in, int *n)
 {
   *n = 0;
@@ -285,7 +285,7 @@ static mlff_status count_intervals(nequip_loader *in, int *n)
   return MLFF_OK;
 }
 
-/* Whether networks or tables of them are used, and their size; the wave numbers for the former. */
+/* Chooses between networks and tables, the size of the tables, and uploads the frequencies of networks. */
 static mlff_status choose_table(nequip_loader *in)
 {
   nequip_net *net = in->net;

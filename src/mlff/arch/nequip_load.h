@@ -1,4 +1,4 @@
-/* nequip_load.h: what the files that load a NequIP network share. */
+/* nequip_load.h: internals of loading a NequIP network. */
 #ifndef MLFF_ARCH_NEQUIP_LOAD_H
 #define MLFF_ARCH_NEQUIP_LOAD_H
 
@@ -18,15 +18,15 @@ typedef struct nequip_loader {
   const mlff_species_use *use;
   const mlff_modelfile_head *head;
   mlff_error *error;
-  int is_one_hot, is_trained, is_scaled, has_norm; /* what the block says */
+  int is_one_hot, is_trained, is_scaled, has_norm; /* keys of the block */
   const double *divisor;                           /* [n_layers] of messages */
-  int n_first;                                     /* channels that come into layer 0 */
+  int n_first;                                     /* input channels of layer 0 */
   int n_readout;
   const double *readout_width;
   int32_t *slot;                            /* [n_elements] */
   double *frequency;                        /* [n_basis] */
-  double *hidden[NEQUIP_MAX_HIDDEN];        /* of the layer at hand */
-  double *units;                            /* the same: [n_rows][last hidden layer], where there is a table */
+  double *hidden[NEQUIP_MAX_HIDDEN];        /* of the current layer */
+  double *units;                            /* the same: [n_rows][last hidden layer], with a table */
   mlff_nequip_path paths[NEQUIP_MAX_PATHS]; /* the same */
   int n_paths;
   nequip_side rows, scalars, columns, sums[NEQUIP_ORDERS]; /* the same; rows: scratch */
@@ -37,7 +37,7 @@ static inline void nequip_side_start(nequip_side *s)
   s->n = s->n_file = 0;
 }
 
-/* Appends n numbers and what pads them. */
+/* Appends n positions and their padding. */
 static inline void nequip_side_add(nequip_side *s, int n)
 {
   for (int k = 0; k < nequip_padded(n); k++) s->source[s->n++] = k < n ? s->n_file + k : -1;
@@ -56,9 +56,9 @@ void nequip_free_network(nequip_loader *in);
 /* Matrix R of `matrix` [n][last hidden layer]. rows: zeros. */
 mlff_status nequip_make_rows(nequip_loader *in, const double *matrix, int n, double *rows);
 
-/* nequip_block.c: the block `nequip` of the file, and wave numbers. */
+/* nequip_block.c: reads the block `nequip` of the file, and the radial frequencies. */
 mlff_status nequip_read_block(nequip_loader *in);
-/* nequip_first.c: layer 0, shaped already. */
+/* nequip_first.c: reads layer 0, whose shape is set. */
 mlff_status nequip_read_first_layer(nequip_loader *in);
 
 #endif

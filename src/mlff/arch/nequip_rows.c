@@ -49,7 +49,7 @@ static mlff_status make_units(nequip_loader *in)
   return MLFF_OK;
 }
 
-/* The last matrix, if wanted, goes to *last, and what it is multiplied with is made. */
+/* With `last`: also reads the last matrix and computes its input units. */
 mlff_status nequip_read_network(nequip_loader *in, int t, int n_weights, double **last)
 {
   const mlff_nequip_terms_args *a = &in->net->network;
@@ -75,7 +75,7 @@ static void multiply(const double *restrict matrix, size_t n, size_t width, cons
     for (size_t o = 0; o < n; o++) row[o] += x[h] * matrix[o];
 }
 
-/* R of a matrix [n][last hidden layer]: nequip_zeros to begin with. Of networks the matrix, of a table its splines. */
+/* R: without a table the transposed matrix, with a table its splines. */
 mlff_status nequip_make_rows(nequip_loader *in, const double *matrix, int n, double *rows)
 {
   const mlff_nequip_terms_args *a = &in->net->network;

@@ -1,5 +1,5 @@
-/* nequip_table.c: radial networks as cubic splines, so that an edge costs four rows whatever their size. Splines are
- * linear: those through weights are those through the units of the last hidden layer, times its matrix. */
+/* nequip_table.c: radial networks as cubic splines, so that an edge reads four rows, independent of the network size.
+ * Splines are linear: the spline of the weights is the spline of the last hidden layer times its matrix. */
 #include "nequip.h"
 
 #include "../model/spline.h"
@@ -13,11 +13,10 @@ typedef double mlff_value;
 #define MLFF_MATH static inline
 #include "../backend/nequip_radial.h"
 
-/* Slopes of a table in floats are off by sqrt(3)/216 h^3 times the fourth derivative, and by eps value/h from rounding.
- * Intervals h where both are alike are about the best: measured (root mean square errors of forces in single precision,
- * 27 molecules of water), 5e-6 eV/A with 700 intervals, where Nequix has 690, and 4e-6 with 1000, where SevenNet-0 has
- * 1030; with 500 and 3000 two to three times that. Looked at from 0.9 A on, where atoms are; the fourth derivative is
- * the third difference of slopes at distances d apart, where no onset is among them. */
+/* Slopes of a table in floats have an interpolation error of sqrt(3)/216 h^3 times the fourth derivative and a rounding
+ * error of eps value/h. The interval h with equal errors is close to the optimum (RMS error of forces of 27 water
+ * molecules: 5e-6 eV/A for Nequix with 690 intervals, two to three times that with 500 or 3000). The fourth derivative
+ * is estimated from 0.9 A on, by third differences of slopes at distances d that do not cross the onset. */
 int nequip_table_intervals(const mlff_nequip_terms_args *in)
 {
   enum { N = 512 };
@@ -36,7 +35,7 @@ int nequip_table_intervals(const mlff_nequip_terms_args *in)
   return mlff_spline_intervals(bend > 0 ? N * pow(sqrt(3) / 216 * bend * d / (FLT_EPSILON * most), 0.25) : 0.0);
 }
 
-/* A cutoff function that begins at an onset has a kink in its second derivative there, which has to be a knot. */
+/* A cutoff function with an onset has a kink in its second derivative there, which must be a knot. */
 void nequip_choose_table(const mlff_nequip_basis *basis, int n, mlff_painn_basis *table)
 {
   *table = (mlff_painn_basis){.kind = MLFF_PAINN_CUBIC, .n = n, .n_terms = 4, .cutoff = basis->cutoff};
@@ -50,7 +49,7 @@ void nequip_choose_table(const mlff_nequip_basis *basis, int n, mlff_painn_basis
   }
 }
 
-/* The spline through knots `from` to `to`. */
+/* The spline through knots `first` to `last`. */
 static void spline(const mlff_nequip_terms_args *in, int first, int last, double h, double *rows)
 {
   const int width = in->width[in->n_hidden - 1];

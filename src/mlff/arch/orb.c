@@ -3,13 +3,13 @@
  * M. Neumann, J. Gin, B. Rhodes et al., Orb: A Fast, Scalable Neural Network Potential, arXiv:2410.22570 (2024). The
  * formulas are in docs/model_file.md. Forces and stress are outputs of the network: there is no backward pass.
  *
- * An edge lives with its sender's owner; its receiver may be an atom of another rank. So before each layer (but the
- * first, whose h depends on the element alone) the features h go forward to the ranks that need them, and after its
- * messages the sums `received` go home. Energy and stress are functions of the mean feature of all atoms, and the mean
- * force is taken away: sums over all ranks.
+ * Edges belong to the rank of their sender; the receiver may be an atom of another rank. Before each layer (except the
+ * first, whose h depends on the element only) the features h are copied forward to other ranks, and after its messages
+ * the sums `received` are added to their owners. Energy and stress are functions of the mean feature of all atoms, and
+ * the mean force is removed: these are sums over all ranks.
  *
- * Open systems: the net torque is removed, and the virial is that of the forces about the centroid, sum q_i f_i, which
- * is what the virial of a finite system is; the stress head has no volume to go with. Loading is in orb_load.c.
+ * Open systems: the net torque is removed, and the virial is that of the forces about the centroid, sum q_i f_i; the
+ * stress head is not used, because there is no volume. Loading is in orb_load.c.
  */
 #include "orb.h"
 
@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Atoms whose edges are worked on at a time: at least one, at most `block` edges if possible. */
+/* Atoms per block of edges: at least one, at most `block` edges if possible. */
 static int64_t atoms_per_block(const orb_net *net)
 {
   const int64_t n = net->backend->ops->orb_block / net->n_neighbours;
@@ -162,7 +162,7 @@ static void force_head(orb_net *net, const orb_layer *layer, atom_range s)
          mlff_at(net->backend, net->force_out.data, 3 * s.begin), MLFF_ACT_NONE);
 }
 
-/* Runs a step over all owned atoms, `size` atoms at a time. */
+/* Runs a step over all owned atoms in blocks of `size` atoms. */
 static void for_blocks(orb_net *net, const mlff_edges *edges, int64_t size, const orb_layer *layer,
                        void (*step)(orb_net *, const orb_layer *, atom_range))
 {
@@ -175,7 +175,7 @@ static void for_blocks(orb_net *net, const mlff_edges *edges, int64_t size, cons
 
 /* ---- layers ------------------------------------------------------------------------------------------------------ */
 
-/* The parts of the edge network's first product that are those of its sender and of its receiver. */
+/* The sender and receiver parts of the first GEMM of the edge network. */
 static void share_features(orb_net *net, const orb_layer *layer, const mlff_edges *edges)
 {
   const mlff_linear *linears[2] = {&layer->from_sender, &layer->from_receiver};
@@ -204,9 +204,7 @@ static void run_layer(orb_net *net, const mlff_arch_inputs *in, int l, mlff_stat
 
 /* ---- what comes out ---------------------------------------------------------------------------------------------- */
 
-/* Sums over all ranks. A rank whose own sums are not finite adds none, so that the error is its own and not
- * everybody's.
- */
+/* Sums over all ranks. A rank with sums that are not finite adds zeros, so that only this rank reports the error. */
 static void reduce(const orb_net *net, const mlff_arch_inputs *in, double *values, int n, mlff_status *status,
                    mlff_error *error)
 {
@@ -353,7 +351,7 @@ static mlff_status orb_evaluate(void *opaque, const mlff_arch_inputs *in, mlff_a
   mlff_status status = MLFF_OK;
   MLFF_TRY(ops->orb_graph(net->backend, in->graph, edges, net->n_neighbours, &net->graph, error));
   MLFF_TRY(reserve(net, edges, error));
-  if (net->backend->forecast) return MLFF_OK; /* sums over all ranks follow, of which there is nothing to foresee */
+  if (net->backend->forecast) return MLFF_OK; /* the rest reserves nothing and sums over ranks */
   ops->orb_embed(net->backend, &(mlff_orb_embed_args){.n = edges->n_nodes,
                                                       .width = net->n_features,
                                                       .species = edges->center_species.data,
@@ -370,7 +368,8 @@ static mlff_status orb_evaluate(void *opaque, const mlff_arch_inputs *in, mlff_a
 static unsigned orb_traits(const void *opaque)
 {
   (void) opaque;
-  /* forces are no gradient, unit vectors feed networks, neighbours swap abruptly, the energy is of the whole */
+  /* forces are not a gradient, unit vectors are inputs, neighbors change abruptly, the energy is not a sum over atoms
+   * */
   return 0;
 }
 

@@ -1,17 +1,17 @@
-/* orb.h: an Orb-v2 network in memory; made by orb_load.c, evaluated by orb.c. */
+/* orb.h: an Orb-v2 network in memory, made by orb_load.c, evaluated by orb.c. */
 #ifndef MLFF_ARCH_ORB_H
 #define MLFF_ARCH_ORB_H
 
 #include "../model/arch.h"
 
-/* Three linear layers with ssp between them, and the norm of what comes out. */
+/* Three linear layers with ssp between them, and the norm of the output. */
 typedef struct orb_mlp {
   mlff_linear linear[3];
   mlff_orb_norm norm;
 } orb_mlp;
 
-/* W0 of the edge network acts on (e, h_s, h_r): its three blocks of columns are products of their own, so that those of
- * h are made once per node and not once per edge. */
+/* W0 of the edge network acts on (e, h_s, h_r). Its three blocks of columns are separate GEMMs, so that those of h are
+ * computed per node instead of per edge. */
 typedef struct orb_layer {
   orb_mlp edge, node;
   mlff_linear from_sender, from_receiver;
@@ -19,7 +19,7 @@ typedef struct orb_layer {
   double gate_bias[2]; /* the same                   */
 } orb_layer;
 
-/* A head that sees the mean feature of the system: one row, in double on the host. */
+/* A head on the mean feature of the system: one row, in double on the host. */
 typedef struct orb_head {
   int n_in, n_hidden, n_out;
   double *weight[2], *bias[2];
@@ -45,7 +45,7 @@ typedef struct orb_net {
   /* arrays of a step: see reserve() for their shapes */
   mlff_orb_graph graph;
   mlff_buf h, e, received, sent, from_sender, from_receiver, hidden[2], raw, input, force_out;
-  double *sums;            /* [n_features + 7] what ranks add up                      */
+  double *sums;            /* [n_features + 7] sums over ranks                        */
   double (*host_force)[3]; /* [host_room] forces of owned atoms                       */
   int64_t host_room;
   mlff_direct direct;

@@ -1,7 +1,7 @@
 /* orb_load.c: reads the `orb` block and tensors of a model file and prepares them for orb.c.
  *
- * The node encoder sees nothing but the element, so it is evaluated here, in double, for the elements in use; the heads
- * that see one row per system stay on the host in double.
+ * The node encoder depends only on the element, so it is evaluated here, in double, for the elements in use. Heads with
+ * one row per system stay on the host in double.
  */
 #include "orb.h"
 
@@ -23,7 +23,7 @@ static mlff_status out_of_memory(loader *in)
   return mlff_fail(in->error, MLFF_E_NOMEM, "out of memory while loading an orb model");
 }
 
-/* NAME.weight and NAME.bias as one product. */
+/* Reads and packs NAME.weight and NAME.bias. */
 static mlff_status read_linear(loader *in, const char *name, int n_out, int n_in, mlff_linear *linear)
 {
   mlff_backend *backend = in->net->backend;

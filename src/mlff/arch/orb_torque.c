@@ -1,4 +1,4 @@
-/* orb_torque.c: the rigid rotation that takes a net torque away, for open systems. */
+/* orb_torque.c: the rigid rotation that removes a net torque, for open systems. */
 #include "orb.h"
 
 #include <math.h>
@@ -45,7 +45,7 @@ void orb_rotation(const double moment[3][3], const double torque[3], double mu[3
   }
   for (int k = 0; k < 3; k++) largest = fmax(largest, inertia[k][k]);
   for (int k = 0; k < 3; k++) {
-    if (!(inertia[k][k] > 1e-12 * largest)) continue; /* nothing turns about this axis */
+    if (!(inertia[k][k] > 1e-12 * largest)) continue; /* no moment of inertia about this axis */
     const double along = v[0][k] * torque[0] + v[1][k] * torque[1] + v[2][k] * torque[2];
     for (int a = 0; a < 3; a++) mu[a] += v[a][k] * along / inertia[k][k];
   }

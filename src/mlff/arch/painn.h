@@ -60,7 +60,6 @@ void painn_forward_block(painn_net *net, const mlff_edges *edges, int l, painn_a
 /* Reverses the message of layer l >= 1, and the update of the layer before it. */
 void painn_backward_block(painn_net *net, const mlff_edges *edges, int l, painn_atoms s);
 
-
 /* filter(r) = (weight phi(r) + bias) fc(r) of a layer with Gaussian or Bessel functions (ops_painn.h). */
 typedef struct painn_filter {
   mlff_painn_kind kind;

@@ -1,11 +1,11 @@
 /* painn_load.c: reads the `painn` block and tensors of a model file and prepares them for painn.c.
  *
- * Everything is done in double on the host; features are padded with zeros to a multiple of MLFF_PAINN_BLOCK, and only
- * species in use keep a slot. Filters become matrices of rows (ops_painn.h):
- *   bspline            the weights themselves, with three rows of zeros for functions that do not exist
- *   gaussian, bessel   on backends of doubles: one row per function and one for the bias, exactly;
- *                      on backends of floats: a cubic spline through the exact filter (painn_table.c), whose error is
- *                      below float rounding; layer 0 uses the exact functions, which cost little in moments
+ * Computed in double on the host. Features are padded with zeros to a multiple of MLFF_PAINN_BLOCK, and only species in
+ * use have a slot. Filters become matrices of rows (ops_painn.h):
+ *   bspline            the weights, with three rows of zeros for functions that do not exist
+ *   gaussian, bessel   in double precision: one row per function and one for the bias, exactly;
+ *                      in single precision: a cubic spline through the exact filter (painn_table.c), whose error is
+ *                      below float rounding; layer 0 uses the exact functions, which are cheap in moments
  */
 #include "painn.h"
 
@@ -17,7 +17,7 @@
 static const char *const basis_names[] = {"bspline", "gaussian", "bessel", NULL};
 static const mlff_painn_kind basis_kinds[] = {MLFF_PAINN_CUBIC, MLFF_PAINN_GAUSSIAN, MLFF_PAINN_BESSEL};
 
-/* What loading needs besides the network; arrays are the host's, in double. */
+/* State of loading; arrays are on the host, in double. */
 typedef struct loader {
   painn_net *net;
   const mlff_modelfile *file;
@@ -44,7 +44,7 @@ static int padded(int n)
   return (n + MLFF_PAINN_BLOCK - 1) / MLFF_PAINN_BLOCK * MLFF_PAINN_BLOCK;
 }
 
-/* One side of a matrix: n parts of `size` numbers, each padded to `room`; part `skip` is left out (-1: none). */
+/* One side of a matrix: n parts of `size` elements, each padded to `room`; part `skip` is omitted (-1 = none). */
 typedef struct side {
   int n, size, room, skip;
 } side;
@@ -75,7 +75,7 @@ static double *pad_matrix(const double *w, side rows, side cols)
   return out;
 }
 
-/* Packs W and b (NULL: none) for the forward product, and W for the backward one. */
+/* Packs W and b (NULL = none) for the forward GEMM, and W for the backward one. */
 static mlff_status pack(loader *in, const double *w, const double *b, side rows, side cols, mlff_linear *forward,
                         mlff_linear *backward)
 {
@@ -89,7 +89,7 @@ static mlff_status pack(loader *in, const double *w, const double *b, side rows,
   return status;
 }
 
-/* Reads NAME.weight and NAME.bias and packs both products. */
+/* Reads NAME.weight and NAME.bias and packs both GEMMs. */
 static mlff_status read_linear(loader *in, const char *name, side rows, side cols, int has_bias, mlff_linear *forward,
                                mlff_linear *backward)
 {
@@ -149,7 +149,7 @@ static void apply(const double *w, const double *b, const double *x, int n_out, 
   }
 }
 
-/* x [n_elements][3F] = W2 silu(W1 embedding + b1) + b2: what layer 0 sends, by species. */
+/* x [n_elements][3F] = W2 silu(W1 embedding + b1) + b2: output of layer 0 by species. */
 static mlff_status read_first_context(loader *in, const double *embedding, double **x)
 {
   const int f = in->net->n_features;
@@ -173,8 +173,8 @@ static mlff_status read_first_context(loader *in, const double *embedding, doubl
   return status;
 }
 
-/* Matrices from moments to q and mu: column (slot, k) is row k of the filter times x of the slot's species; q has one
- * more column per slot, its embedding. */
+/* Matrices from moments to q and mu: column (slot, k) is row k of the filter times x of the slot's species; q has an
+ * additional column per slot, the embedding. */
 static mlff_status pack_moments(loader *in, const int32_t *slot, const double *embedding, const double *x,
                                 const double *rows, int n_rows)
 {
@@ -309,7 +309,7 @@ static mlff_status read_block(loader *in)
   return MLFF_OK;
 }
 
-/* Reads the functions' parameters and decides which basis layers use: see the top of this file. */
+/* Reads the parameters of the radial functions and chooses the basis of the layers (see the top of this file). */
 static mlff_status read_basis(loader *in)
 {
   painn_net *net = in->net;

@@ -1,4 +1,4 @@
-/* painn_table.c: filters of Gaussian and Bessel functions as cubic splines, so that an edge costs four rows. */
+/* painn_table.c: filters of Gaussian and Bessel functions as cubic splines, so that an edge reads four rows. */
 #include "painn.h"
 
 #include "../model/spline.h"
@@ -31,10 +31,10 @@ void painn_exact_filter(const painn_filter *in, double r, int want_slope, double
   }
 }
 
-/* The fourth derivative decides: at most 3/width^4 for Gaussians, freq^4 (over r) for Bessel functions. In h freq the
- * error of the slope is of third order and that of rounding in float, about eps value/h, of order -1: with 20 intervals
- * per 1/freq both are alike. Measured with random weights, rms relative to the filter, in double: Gaussian n = 20, 5 A
- * (n_intervals 512) value 6e-9, slope 1.1e-6; Bessel n = 20, 5 A (1288) value 3e-9, slope 4e-7. */
+/* The fourth derivative is at most 3/width^4 for Gaussians, freq^4 (over r) for Bessel functions. The interpolation
+ * error of the slope is of third order in h freq, the rounding error in float, about eps value/h, of order -1: with 20
+ * intervals per 1/freq they are equal. RMS errors relative to the filter, random weights, in double: Gaussian n = 20, 5
+ * A (512 intervals) value 6e-9, slope 1.1e-6; Bessel n = 20, 5 A (1288) value 3e-9, slope 4e-7. */
 int painn_table_intervals(const painn_filter *in)
 {
   double freq = 0.0;

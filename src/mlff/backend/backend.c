@@ -1,4 +1,4 @@
-/* backend.c: opening a backend by name, and its growing buffers. */
+/* backend.c: opens a backend by name; growing buffers. */
 #include "backend.h"
 
 #include "../graph/graph.h"
@@ -74,14 +74,14 @@ static mlff_status check_precision(const char *asked, const char **precision, ml
 static void close_cpu(mlff_backend *backend)
 {
   mlff_buf_release(backend, &((mlff_cpu_backend *) backend)->rounded);
-  free(backend); /* the base is the first member of what was allocated */
+  free(backend); /* the base is the first member of the allocated structure */
 }
 
 static mlff_status fill_cpu(mlff_cpu_backend *cpu, mlff_error *error)
 {
   const mlff_backend *b = &cpu->base;
   const int is_mixed = is(b->precision, "mixed");
-  mlff_ops portable; /* compute the same without instructions for it */
+  mlff_ops portable; /* emulates bf16 instructions */
   const char *common = mlff_cpu_common_kernels(b->kernels), *twin = is(b->kernels, "amx") ? "generic" : "avx512";
   if (!mlff_cpu_fill_ops(&cpu->ops, b->real_size, common) || (is_mixed && !mlff_cpu_fill_mixed(&cpu->ops, b->kernels)))
     return mlff_fail(error, MLFF_E_UNSUPPORTED, "kernels '%s' were not compiled into this build; use 'auto'",
@@ -116,7 +116,7 @@ static mlff_status open_cpu(const char *kernels, const char *precision, mlff_bac
   return status;
 }
 
-/* GPU local_rank modulo their number; 0 when there is none, which opening it will say. */
+/* GPU local_rank modulo the number of GPUs; 0 if there is none, which is an error when it is opened. */
 static int gpu_of_rank(int local_rank)
 {
   char why[200] = "";
@@ -124,7 +124,7 @@ static int gpu_of_rank(int local_rank)
   return n > 0 && local_rank > 0 ? local_rank % n : 0;
 }
 
-/* A GPU, unless there is none or this build has no code for it; then NULL, and why. */
+/* Opens a GPU. NULL, and why, if there is none or this build has no code for it. */
 static mlff_backend *try_gpu(int local_rank, const char *kernels, const char *precision, char *why, size_t size)
 {
   mlff_error error = {0};
@@ -193,7 +193,7 @@ static mlff_status out_of_memory(mlff_backend *backend, size_t wanted, mlff_erro
     return mlff_fail(error, MLFF_E_NOMEM,
                      "out of memory: cannot allocate %.1f MB on %s, %.1f MB in use; use fewer atoms per rank",
                      (double) wanted / 1e6, backend->name, (double) backend->memory.bytes / 1e6);
-  MLFF_TRY(backend->ops->memory(backend, &free_bytes, &total_bytes, error)); /* it may have failed for good */
+  MLFF_TRY(backend->ops->memory(backend, &free_bytes, &total_bytes, error)); /* the device may have failed */
   const double held = (double) backend->memory.bytes, others = (double) (total_bytes - free_bytes) - held;
   return mlff_fail(error, MLFF_E_NOMEM,
                    "out of memory: cannot allocate %.1f MB on %s, where %.1f of %.1f MB are free, %.1f MB in use by "
@@ -205,7 +205,7 @@ static mlff_status out_of_memory(mlff_backend *backend, size_t wanted, mlff_erro
 
 mlff_status mlff_buf_reserve(mlff_backend *backend, mlff_buf *buf, size_t bytes, mlff_error *error)
 {
-  if (bytes == 0) bytes = 1; /* an empty array has an address too */
+  if (bytes == 0) bytes = 1; /* empty arrays have an address */
   if (bytes <= buf->capacity) return MLFF_OK;
   if (backend->forecast) {
     const size_t before = buf->forecast == backend->n_forecasts ? buf->foreseen : buf->capacity;

@@ -1,4 +1,4 @@
-/* kernels.c: the choice of a kernel path of the CPU, and whether it can be run. */
+/* kernels.c: availability and selection of kernel paths of the CPU. */
 #if defined(__linux__)
 #define _GNU_SOURCE /* syscall */
 #endif
@@ -72,7 +72,7 @@ static unsigned features_of_leaf7(int sub_leaf)
 static const char *lacks_avx512_bf16(void)
 {
 #if MLFF_HAVE_AVX512_BF16
-  if (lacks_avx512()) return lacks_avx512(); /* with it the system keeps its registers */
+  if (lacks_avx512()) return lacks_avx512(); /* the system then saves its registers */
   return features_of_leaf7(1) & AVX512_BF16 ? NULL : NO_PROCESSOR;
 #else
   return NO_BUILD;
@@ -86,13 +86,12 @@ static int system_keeps_tiles(void)
 {
   uint32_t low, high;
   uint64_t supported = 0;
-  __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0)); /* which registers are kept */
+  __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0)); /* registers that the system saves */
   return low >> XTILE_CFG & low >> XTILE_DATA & 1u && !syscall(SYS_arch_prctl, ARCH_GET_XCOMP_SUPP, &supported) &&
          supported >> XTILE_DATA & 1u;
 }
 
-/* Programs have to ask for the 8 KiB of tiles, once; it holds for all threads that are started after it and for this
- * one. */
+/* A program must request the 8 KiB of tiles once, for this thread and all threads that are started later. */
 static int may_use_tiles(void)
 {
   return !syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XTILE_DATA);
@@ -101,7 +100,7 @@ static int may_use_tiles(void)
 static const char *lacks_amx(void)
 {
   const unsigned wanted = AMX_TILE | AMX_BF16;
-  if (lacks_avx512_bf16()) return lacks_avx512_bf16(); /* for what is not a product */
+  if (lacks_avx512_bf16()) return lacks_avx512_bf16(); /* for operations other than GEMMs */
   if ((features_of_leaf7(0) & wanted) != wanted) return NO_PROCESSOR;
   return system_keeps_tiles() ? NULL : NO_SYSTEM;
 }
@@ -131,7 +130,7 @@ static const char *lacks_neon(void)
 #endif
 }
 
-/* Kernels for SVE are compiled for one length of its vectors. */
+/* Kernels for SVE are compiled for one vector length. */
 static const char *lacks_sve(int bits)
 {
 #if MLFF_HAVE_SVE256 && defined(__linux__)
@@ -155,7 +154,7 @@ static const char *lacks_sve512(void)
   return lacks_sve(512);
 }
 
-/* Each better than those before it that the same processor may have; products: for precision mixed only. */
+/* Each is faster than the previous ones of the same processor; products: for precision mixed only. */
 static const struct {
   const char *name;
   const char *(*lacks)(void);
@@ -171,7 +170,7 @@ const char *mlff_cpu_kernels_at(int k)
   return k >= 0 && k < N_PATHS && !paths[k].products ? paths[k].name : NULL;
 }
 
-/* N_PATHS: there is none of that name. */
+/* N_PATHS if there is none of that name. */
 static int find_path(const char *kernels)
 {
   int k = 0;

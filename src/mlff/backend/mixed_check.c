@@ -1,11 +1,11 @@
-/* mixed_check.c: whether instructions for products in bf16 give what they should, on this very processor. */
+/* mixed_check.c: checks the bf16 instructions of this processor. */
 #include "backend.h"
 #include "kernels.h"
 #include "ops.h"
 
 #include <math.h>
 
-/* Sizes that are multiples of nothing, so that all kinds of tiles take part. */
+/* Odd sizes, so that all kinds of tiles are used. */
 enum { N_ROWS = 41, N_IN = 71, N_OUT = 73 };
 
 typedef struct product {
@@ -13,7 +13,7 @@ typedef struct product {
   float x[N_ROWS * N_IN];
 } product;
 
-/* Whole numbers from -16 to 16, whose sums are exact in any order; or numbers in [-1, 1] that have to be rounded. */
+/* Integers from -16 to 16, whose sums are exact in any order; or values in [-1, 1], which are rounded. */
 static double next_number(uint64_t *state, int whole)
 {
   *state = *state * 6364136223846793005u + 1442695040888963407u;
@@ -41,7 +41,7 @@ static mlff_status compute(mlff_backend *backend, const mlff_ops *ops, const pro
   return status;
 }
 
-/* Sums of floats may be rounded at other places: N_IN times the rounding of a sum of that size. */
+/* Tolerance for another order of sums: N_IN times the rounding error of a sum of that size. */
 static mlff_status compare(mlff_backend *backend, const mlff_ops *right, int whole, mlff_error *error)
 {
   const product p = make_product(whole);

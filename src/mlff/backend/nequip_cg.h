@@ -1,10 +1,10 @@
-/* nequip_cg.h: real Clebsch-Gordan coefficients of orders up to 3, as equivariant networks use them.
+/* nequip_cg.h: real Clebsch-Gordan coefficients of orders up to 3 for equivariant networks.
  *
  * c = sqrt(2 l3 + 1) C^{l1 l2 l3}_{ijk}, with sum C^2 = 1 for each triple (l1, l2, l3), in the basis of
  * mlff_nequip_harmonics (ops_math.h): component normalisation, polar axis y, l = 1 is (x, y, z). So (l, 0, l) is the
  * identity, (0, l, l) copies Y_l and (l, l, 0) is a dot product over sqrt(2 l + 1). Non-zero ones, sorted by i.
- * tests/op/test_nequip_math.c holds them to what defines them: equivariance and norm.
- * The includer may define MLFF_CG_TABLE, what stands before a table.
+ * tests/op/test_nequip_math.c checks equivariance and norm. The includer may define MLFF_CG_TABLE, the specifiers of a
+ * table.
  */
 #ifndef MLFF_NEQUIP_CG_H
 #define MLFF_NEQUIP_CG_H

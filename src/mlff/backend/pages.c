@@ -1,8 +1,8 @@
 /* pages.c: see pages.h.
  *
- * A region is a row of blocks, each behind a header. Blocks are cut from the ends of free ones and regions grow at
- * their beginning, where the system puts new mappings, so what is left over lies together and the next block gets it:
- * no more than a part of one huge page is unused, unless another mapping is in the way.
+ * A region is a sequence of blocks with headers. Blocks are taken from the ends of free ones and regions grow at their
+ * beginning, where the system places new mappings, so that free memory is contiguous: at most a part of one huge page
+ * is unused, unless another mapping is in the way.
  */
 #define _GNU_SOURCE
 #include "pages.h"
@@ -26,7 +26,7 @@ enum { ALIGNMENT = 64, HUGE_PAGE = 1 << 21 };
 
 typedef struct block {
   struct mlff_region *region;
-  struct block *before, *after; /* neighbours in the region */
+  struct block *before, *after; /* adjacent blocks of the region */
   size_t bytes;                 /* without this header */
   int is_free;
 } block;
@@ -36,7 +36,7 @@ enum { HEADER = (sizeof(block) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT };
 typedef struct mlff_region {
   struct mlff_region *next;
   size_t bytes;
-  block *first; /* where it begins */
+  block *first; /* first block */
 } mlff_region;
 
 static size_t round_up(size_t bytes, size_t unit)
@@ -44,7 +44,7 @@ static size_t round_up(size_t bytes, size_t unit)
   return (bytes + unit - 1) / unit * unit;
 }
 
-/* Fresh memory of whole huge pages, at `at` or nowhere; anywhere with NULL. NULL when there is none. */
+/* Maps whole huge pages at `address`, or anywhere if it is NULL. NULL if that fails. */
 static char *map(char *address, size_t bytes)
 {
   const size_t more = address ? 0 : HUGE_PAGE;
@@ -62,12 +62,12 @@ static char *map(char *address, size_t bytes)
   if (skip) munmap(data, skip);
   if (more - skip) munmap(data + skip + bytes, more - skip);
 #ifdef MADV_HUGEPAGE
-  madvise(data + skip, bytes, MADV_HUGEPAGE); /* a failure costs speed, nothing else */
+  madvise(data + skip, bytes, MADV_HUGEPAGE); /* optional: failure only costs speed */
 #endif
   return data + skip;
 }
 
-/* Adds the block behind b to b, if both are free. */
+/* Merges b and the next block if both are free. */
 static void join(block *b)
 {
   block *after = b->after;
@@ -77,7 +77,7 @@ static void join(block *b)
   if (b->after) b->after->before = b;
 }
 
-/* A free block of new memory in front of the region's others. */
+/* Adds a free block of new memory before the first one. */
 static void put_first(mlff_pages *pages, mlff_region *region, char *data, size_t bytes)
 {
   block *b = (block *) (void *) data;
@@ -89,7 +89,7 @@ static void put_first(mlff_pages *pages, mlff_region *region, char *data, size_t
   join(b);
 }
 
-/* The first block of the newest region becomes one of `bytes` or more. */
+/* Grows the first block of the newest region to at least `bytes`. */
 static int grow(mlff_pages *pages, size_t bytes)
 {
   mlff_region *region = pages->regions;
@@ -124,7 +124,7 @@ static block *find(const mlff_pages *pages, size_t bytes)
   return NULL;
 }
 
-/* The end of a free block, or all of it where the rest would hold nothing. */
+/* Takes the end of a free block, or all of it if the rest is too small. */
 static block *take(block *b, size_t bytes)
 {
   if (b->bytes < bytes + HEADER + ALIGNMENT) return b;
@@ -159,13 +159,13 @@ static void drop_region(mlff_pages *pages, mlff_region *region)
   free(region);
 }
 
-/* The memory of huge pages within a free block goes back to the system, such as that of a self-test's networks, which
- * lie between those of the run and its arrays; their addresses stay. */
+/* Returns the huge pages within a free block to the system, for example those of a self-test's networks between those
+ * of the run and its arrays. The addresses stay reserved. */
 static void empty(const block *b)
 {
   const uintptr_t data = (uintptr_t) b + HEADER;
   const uintptr_t begin = round_up(data, HUGE_PAGE), end = (data + b->bytes) / HUGE_PAGE * HUGE_PAGE;
-  if (begin < end) madvise((char *) b + (begin - (uintptr_t) b), end - begin, MADV_DONTNEED); /* else it stays */
+  if (begin < end) madvise((char *) b + (begin - (uintptr_t) b), end - begin, MADV_DONTNEED); /* optional */
 }
 
 void mlff_pages_release(mlff_pages *pages, void *data)

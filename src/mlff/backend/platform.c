@@ -1,4 +1,4 @@
-/* platform.c: what this computer and this build have, for `mlff check` and for choosing devices. */
+/* platform.c: properties of this computer and this build, for `mlff check` and the selection of devices. */
 #include "backend.h"
 #include "cuda.h"
 #include "kernels.h"
@@ -14,7 +14,7 @@
 #define COMPILER "unknown"
 #endif
 
-/* The word in brackets, of "always [madvise] never". */
+/* Reads the word in brackets of "always [madvise] never". */
 static void read_huge_pages(char *word, size_t size)
 {
   char line[64] = "";

@@ -1,5 +1,5 @@
-/* roof.c: the rates of a core that bound every part of a step, measured: multiply-adds of a kernel path, reading from
- * the second-level cache and from memory. */
+/* roof.c: measures the roofline of a core: multiply-adds of a kernel path, bandwidth of the second-level cache and of
+ * memory. */
 #include "cpu/backend_cpu.h"
 #include "kernels.h"
 #include "../model/spans.h"
@@ -8,13 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const int64_t in_cache = 192 << 10, in_memory = 256 << 20; /* bytes: beyond the first level, and all of them */
+static const int64_t in_cache = 192 << 10, in_memory = 256 << 20; /* bytes: beyond the first level, and beyond all */
 static const double shortest = 0.01;                              /* s, of a measurement */
-enum { N_TRIES = 5 }; /* of which the best counts: others may use the core */
+enum { N_TRIES = 5 }; /* the best one counts, because other programs may use the core */
 
-static volatile double sink; /* results that nobody needs */
+static volatile double sink; /* prevents the removal of unused results */
 
-/* Operations a second; with data, bytes that are read of it a second. */
+/* Operations per second; with data, bytes read per second. */
 static double best_rate(const mlff_cpu_roof *kernel, const void *data, int64_t bytes)
 {
   double best = 0;
@@ -47,7 +47,7 @@ mlff_status mlff_roof_read(const char *kernels, const char *precision, mlff_roof
     return mlff_fail(error, MLFF_E_UNSUPPORTED, "kernels '%s' have no roofline measurement", path);
   void *data = malloc((size_t) in_memory);
   if (!data) return mlff_fail(error, MLFF_E_NOMEM, "out of memory for %lld bytes", (long long) in_memory);
-  memset(data, 1, (size_t) in_memory); /* pages of their own: those of zeros are one */
+  memset(data, 1, (size_t) in_memory); /* allocates the pages: zero pages are shared */
   roof->kernels = path;
   roof->precision = is_double ? "fp64" : "fp32";
   roof->gflops = 1e-9 * best_rate(&kernel, NULL, 0);

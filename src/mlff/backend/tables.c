@@ -1,12 +1,11 @@
-/* tables.c: tables of operations that are made of a backend's own: without fused ones, and of a forecast on a backend
- * whose own operations compute whatever they are asked.
+/* tables.c: tables derived from a backend's table: without fused operations, and for forecasts on the CPU.
  *
- * Of a forecast, those that reserve buffers are the plain ones, which stop after that while backend->forecast is set.
- * All others do nothing (op_list.h says which). The scratch of the AEVs, some kB for one atom at a time, is left out.
+ * In a forecast, operations that reserve buffers are the plain ones, which return early while backend->forecast is set.
+ * All others do nothing (op_list.h). The scratch of the AEVs, some kB, is not counted.
  */
 #include "tables.h"
 
-#pragma GCC diagnostic ignored "-Wunused-parameter" /* nothing is done with them */
+#pragma GCC diagnostic ignored "-Wunused-parameter" /* of empty bodies */
 
 #define DONE_void
 #define DONE_mlff_status MLFF_OK

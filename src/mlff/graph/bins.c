@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How many bins, and how many of them to a unit of each coordinate. */
+/* Sets the number of bins, and the bins per unit of each coordinate. */
 static void choose_numbers(mlff_bins *b, const double low[3], const double high[3], const double reach[3],
                            double per_unit[3])
 {
@@ -52,7 +52,7 @@ mlff_status mlff_bins_make(int32_t n, const double (*coords)[3], const double lo
   for (int64_t k = 2; k <= n_bins + 1; k++) b->start[k] += b->start[k - 1];
   b->y = b->x + n;
   b->z = b->y + n;
-  for (int32_t a = 0; a < n; a++) { /* start[k + 1] goes from the begin of bin k to its end */
+  for (int32_t a = 0; a < n; a++) { /* start[k + 1] advances from the begin of bin k to its end */
     const int32_t place = b->start[b->bin[a] + 1]++;
     b->order[place] = a;
     b->x[place] = pos[a][0];

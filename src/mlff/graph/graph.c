@@ -1,4 +1,4 @@
-/* graph.c: the laws of a neighbour graph. */
+/* graph.c: checks a neighbor graph. */
 #include "graph.h"
 
 #include "../errors.h"
@@ -72,7 +72,7 @@ static mlff_status check_atoms(const mlff_graph *graph, int n_species, mlff_erro
   return MLFF_OK;
 }
 
-/* Every node of another rank must be carried by some ghost, and all its ghosts must agree on the species. */
+/* Every node of another rank must have a ghost, and all its ghosts the same species. */
 static mlff_status check_remote_nodes(const mlff_graph *graph, mlff_error *error)
 {
   const int32_t n_remote = graph->n_nodes - graph->n_local;
@@ -104,8 +104,8 @@ static uint64_t mix(uint64_t a, uint64_t b)
   return z ^ (z >> 31);
 }
 
-/* Index ranges, and that the list is full: pairs within this rank occur in both directions equally often. The sum of
- * hashes of all directed pairs minus that of their reverses is 0 exactly then, but for chance of 2^-64. */
+/* Checks index ranges, and that the list is full: pairs within this rank occur equally often in both directions, i.e.
+ * the sum of hashes of all directed pairs minus that of their reverses is 0 (false negatives: 2^-64). */
 static mlff_status check_pairs(const mlff_graph *graph, mlff_error *error)
 {
   uint64_t imbalance = 0;

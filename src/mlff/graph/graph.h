@@ -1,4 +1,4 @@
-/* graph.h: sizes of a graph, and what errors and findings call its atoms. */
+/* graph.h: sizes of a graph, and names of its atoms in messages. */
 #ifndef MLFF_GRAPH_H
 #define MLFF_GRAPH_H
 
@@ -6,10 +6,10 @@
 
 enum { MLFF_NAME = 64 };
 
-/* Writes what the user calls atom i of n_all into `text`, and returns it. */
+/* Writes the user's name of atom i of n_all to `text` and returns it. */
 const char *mlff_atom_name(const mlff_graph *graph, int32_t i, char text[MLFF_NAME]);
 
-/* MLFF_E_ARG when numbers of atoms contradict each other; function: whose argument the graph is. */
+/* MLFF_E_ARG if the numbers of atoms are inconsistent. function: name of the caller for the text. */
 mlff_status mlff_check_sizes(const mlff_graph *graph, const char *function, mlff_error *error);
 
 #endif

@@ -1,7 +1,7 @@
-/* join.c: several systems as one graph, so that one evaluation computes all of them: replicas, members of a search.
+/* join.c: joins several systems to one graph for a single evaluation (replicas, candidates of a search).
  *
- * Owned atoms of all systems come first, in the order of the systems, then all images. No atom has neighbours in
- * another system, so every system's forces and atom energies are those that it has alone.
+ * Owned atoms of all systems come first, in the order of the systems, then all images. No atom has neighbors in another
+ * system, so forces and atomic energies are those of each system alone.
  */
 #include "../errors.h"
 #include "system.h"
@@ -9,7 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Where a system's atoms are in the whole: owned atom a at `owned` + a, image a >= n_local at `image` + a - n_local. */
+/* Indices of a system's atoms in the joined graph: owned atom a is `owned` + a, image a >= n_local is `image` + a -
+ * n_local. */
 typedef struct place {
   int32_t owned, image;
 } place;
@@ -59,7 +60,7 @@ static mlff_status count(const mlff_system *const *systems, int n, mlff_graph *s
 
 mlff_status mlff_system_join(const mlff_system *const *systems, int n, mlff_system **joined, mlff_error *error)
 {
-  mlff_graph sum = {.boundary = MLFF_BOUNDARY_UNKNOWN}; /* they have no cell in common */
+  mlff_graph sum = {.boundary = MLFF_BOUNDARY_UNKNOWN}; /* there is no common cell */
   if (!systems || !joined || n < 0) return mlff_fail(error, MLFF_E_ARG, "mlff_system_join: n %d or a NULL argument", n);
   MLFF_TRY(count(systems, n, &sum, error));
   const size_t n_all = (size_t) sum.n_all + 1;

@@ -33,7 +33,7 @@ mlff_status mlff_check_turns(const mlff_lattice *l, int32_t i, int k, double tur
       (int) i, length, turns, k, MLFF_MOST_LENGTH);
 }
 
-/* A periodic vector. */
+/* Checks a periodic vector. */
 static mlff_status check_vector(int k, const double a[3], mlff_error *error)
 {
   for (int c = 0; c < 3; c++)

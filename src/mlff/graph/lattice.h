@@ -14,17 +14,17 @@ typedef struct mlff_lattice {
   double a[3][3];         /* rows are vectors                                     */
   double to_frac[3][3];   /* s_k = sum_c to_frac[k][c] x_c                        */
   double reach[3];        /* cutoff / h_k                                         */
-  double low[3], high[3]; /* range of s over the owned atoms, after wrapping; of the caller */
+  double low[3], high[3]; /* range of s over the owned atoms, after wrapping; set by the caller */
   double volume;          /* of the cell with its unit vectors                    */
 } mlff_lattice;
 
-/* Arguments as those of mlff_system_create. */
+/* Arguments as in mlff_system_create. */
 mlff_status mlff_lattice_make(const double (*cell)[3], const int *pbc, double cutoff, mlff_lattice *l,
                               mlff_error *error);
-/* Longest periodic cell vector, and how far atoms may be moved when they are wrapped, A: from here on positions in
- * double precision differ from those that were given by more than 1e-9 A. */
+/* Longest periodic cell vector, and longest displacement of an atom by wrapping, A: beyond it wrapped positions in
+ * double precision have errors above 1e-9 A. */
 #define MLFF_MOST_LENGTH 1e7
-/* MLFF_E_NUMERIC when atom i is too far away to be moved by so many vectors k. */
+/* MLFF_E_NUMERIC if atom i is too far away to be moved by `turns` vectors k. */
 mlff_status mlff_check_turns(const mlff_lattice *l, int32_t i, int k, double turns, mlff_error *error);
 /* MLFF_E_NUMERIC for a position of atom i that is not finite. */
 mlff_status mlff_check_position(int32_t i, const double x[3], mlff_error *error);

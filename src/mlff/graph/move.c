@@ -1,9 +1,8 @@
-/* move.c: atoms of a system move and its cell changes, and the list stays as long as it has all pairs.
+/* move.c: moves the atoms and the cell of a system and reuses its list while it contains all pairs.
  *
- * With F, which takes the cell that the list was made for to the present one (y = x F), atom i is at y_i = x_i F + d_i.
- * A pair that the list lacks was more than `reach` apart, so now it is more than reach (1 - |F - 1|) - 2 max |d| apart:
- * the list is stale when that is below the cutoff. Images are where their owner is, plus a lattice vector, which F
- * takes along.
+ * F maps the cell of the list to the current one (y = x F), and atom i is at y_i = x_i F + d_i. A pair that is not in
+ * the list was more than `reach` apart, and is now more than reach (1 - |F - 1|) - 2 max |d| apart: the list is stale
+ * if that is below the cutoff. Images move with their owner and a lattice vector, which F transforms.
  */
 #include "../errors.h"
 #include "system.h"
@@ -18,7 +17,7 @@ static void map(const double f[3][3], const double x[3], double y[3])
   for (int d = 0; d < 3; d++) y[d] = x[0] * f[0][d] + x[1] * f[1][d] + x[2] * f[2][d];
 }
 
-/* F, and an upper bound of the norm of F - 1. */
+/* Computes F, and returns an upper bound of the norm of F - 1. */
 static double deformation(const mlff_lattice *before, const mlff_lattice *lattice, double f[3][3])
 {
   double sum = 0;
@@ -32,7 +31,7 @@ static double deformation(const mlff_lattice *before, const mlff_lattice *lattic
   return sqrt(sum);
 }
 
-/* Owned atoms, each by its image that has moved least; *most: the longest d squared. */
+/* Moves owned atoms, each to its nearest image; *most: the longest d squared. */
 static mlff_status move_owned(mlff_system *s, const mlff_lattice *lattice, const double f[3][3], const double (*x)[3],
                               double *most, mlff_error *error)
 {
@@ -64,7 +63,7 @@ static void move_images(mlff_system *s, const double f[3][3])
   }
 }
 
-/* Where atoms are now, for the moves to come. */
+/* Stores the positions of the list, for later moves. */
 static mlff_status remember(mlff_system *s, mlff_error *error)
 {
   const size_t n = (size_t) s->graph.n_all + 1;

@@ -1,9 +1,8 @@
-/* neighbor.c: a neighbour graph from positions and a cell, for callers that have no neighbour list.
+/* neighbor.c: a neighbor graph from positions and a cell, for callers without a neighbor list.
  *
- * Atoms are wrapped into the cell along periodic directions, every image within the cutoff of the occupied region
- * becomes an explicit ghost, and owned atoms and ghosts are sorted into bins (bins.h): O(N) for any cell, also one much
- * smaller than the cutoff.
- * Fractional coordinates are those of lattice.h.
+ * Atoms are wrapped into the cell along periodic directions, images within the cutoff of the occupied region become
+ * explicit ghosts, and owned atoms and ghosts are sorted into bins (bins.h). O(N) for any cell, also if it is much
+ * smaller than the cutoff. Fractional coordinates: lattice.h.
  */
 #include "../errors.h"
 #include "bins.h"
@@ -14,11 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* More images than these are a mistake: those of one atom in a cell whose edge is a thirtieth of the cutoff, or 200 of
- * each of many atoms. */
+/* Limits against mistakes: images of one atom in a cell with an edge of a thirtieth of the cutoff, or 200 per atom. */
 enum { MOST_IMAGES = 200000, MOST_IMAGES_EACH = 200 };
 
-/* Copies owned atoms, wrapped, and notes the range of their fractional coordinates. */
+/* Copies owned atoms, wrapped, and stores the range of their fractional coordinates. */
 static mlff_status place_owned(mlff_lattice *l, int32_t n, const double (*x)[3], double (*pos)[3], double (*frac)[3],
                                mlff_error *error)
 {
@@ -40,8 +38,8 @@ static mlff_status place_owned(mlff_lattice *l, int32_t n, const double (*x)[3],
   return MLFF_OK;
 }
 
-/* Of the n owned atoms in `from` (NULL: 0, 1, ...) those whose images, `shift` cells along direction k, are in reach,
- * into `near`, in the same order. Returns how many. */
+/* Selects from the n owned atoms in `subset` (NULL: 0, 1, ...) those whose images, `shift` cells along direction k, are
+ * in reach, to `near`, in the same order. Returns their number. */
 static int32_t select_near(const mlff_lattice *l, int k, int shift, const double (*frac)[3], const int32_t *subset,
                            int32_t n, int32_t *near)
 {
@@ -56,7 +54,7 @@ static int32_t select_near(const mlff_lattice *l, int k, int shift, const double
   return n_near;
 }
 
-/* Atoms as they are placed: owned ones, then images. */
+/* Growing arrays of atoms: owned ones, then images. */
 typedef struct atoms {
   double (*pos)[3], (*frac)[3];
   int32_t *node; /* of images */
@@ -99,7 +97,7 @@ static mlff_status add_images(const mlff_lattice *l, const int shift[3], const i
   return MLFF_OK;
 }
 
-/* Adds all images in reach, cell by cell; `near` has room for three lists of the owned atoms. */
+/* Adds all images in reach, cell by cell. near: capacity for three lists of the owned atoms. */
 static mlff_status place_images(const mlff_lattice *l, atoms *a, int32_t *near, mlff_error *error)
 {
   const int32_t n = a->n_owned;
@@ -139,7 +137,7 @@ static mlff_status make_bins(const mlff_lattice *l, const atoms *all, mlff_bins 
                         error);
 }
 
-/* Where the candidates of owned atom i are in `order`: up to nine stretches, from[k] to to[k] - 1. Returns how many. */
+/* Candidates of owned atom i in `order`: up to nine ranges begin[k] .. end[k] - 1. Returns their number. */
 static int find_stretches(const mlff_bins *b, int32_t i, int32_t begin[9], int32_t end[9])
 {
   const int bin[3] = {b->bin[i] / (b->n[1] * b->n[2]), b->bin[i] / b->n[2] % b->n[1], b->bin[i] % b->n[2]};
@@ -158,8 +156,8 @@ static int find_stretches(const mlff_bins *b, int32_t i, int32_t begin[9], int32
   return n;
 }
 
-/* Those of the candidates from..to-1 that are neighbours of atom i at x, into nbr, which has room for all of them: each
- * is written, and stays when it is near, so that there is no branch to be guessed. Returns how many. */
+/* Writes the neighbors of atom i at x among candidates begin .. end - 1 to nbr, which has capacity for all of them.
+ * Branch-free: every candidate is written, and overwritten if it is too far. Returns their number. */
 static int64_t scan(const mlff_bins *b, int32_t begin, int32_t end, int32_t i, const double x[3], double cutoff2,
                     int32_t *nbr)
 {
@@ -175,7 +173,7 @@ static int64_t scan(const mlff_bins *b, int32_t begin, int32_t end, int32_t i, c
 static mlff_status make_rows(mlff_system *s, const mlff_bins *b, double cutoff, mlff_error *error)
 {
   mlff_graph *g = &s->graph;
-  const double reach2 = cutoff * cutoff * (1 + 1e-9); /* rounding must not make a shell at the cutoff one-sided */
+  const double reach2 = cutoff * cutoff * (1 + 1e-9); /* rounding must not break the symmetry of pairs at the cutoff */
   int32_t begin[9], end[9];
   int64_t room = 0, n = 0;
   s->row = malloc(((size_t) g->n_local + 1) * sizeof *s->row);
@@ -225,7 +223,7 @@ static mlff_status finish_graph(mlff_system *s, const mlff_lattice *l, const int
   return MLFF_OK;
 }
 
-/* Owned atoms and their images; the arrays of `a` are the caller's to free or to keep in any case. */
+/* Collects owned atoms and their images. The caller owns the arrays of `a`, also after an error. */
 static mlff_status place_atoms(mlff_lattice *l, int32_t n, const double (*x)[3], atoms *a, mlff_error *error)
 {
   MLFF_TRY(make_room(a, (int64_t) n + 1, error));

@@ -11,14 +11,13 @@ struct mlff_system {
   int32_t *species, *node, *nbr;
   int64_t *row;
   double (*pos)[3];
-  mlff_lattice lattice; /* that the list was made for; of joined systems all zero */
-  double reach;         /* its cutoff */
-  double (*made_at)[3]; /* [n_all] for which the list was made, once atoms have been moved, else NULL: positions of
-                           owned atoms, images as seen from their owners */
+  mlff_lattice lattice; /* of the list; zero for joined systems */
+  double reach;         /* cutoff of the list */
+  double (*made_at)[3]; /* [n_all] positions of the list (images relative to their owners) once atoms have moved, else
+                           NULL */
 };
 
-/* A hash like FNV-1a, of words instead of bytes, over what a list_id stands for: equal lists have equal ids, different
- * ones different ids. */
+/* Hash for list_id, FNV-1a of words instead of bytes: equal lists have equal ids. */
 static const uint64_t mlff_hash_begin = 0xcbf29ce484222325u;
 
 static inline uint64_t mlff_hash_bytes(uint64_t hash, const void *data, size_t n)
@@ -34,7 +33,7 @@ static inline uint64_t mlff_hash_bytes(uint64_t hash, const void *data, size_t n
   return hash;
 }
 
-/* Lets the graph point to the arrays. */
+/* Sets the pointers of the graph. */
 static inline void mlff_system_point(mlff_system *s)
 {
   s->graph.species = s->species;

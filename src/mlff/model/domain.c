@@ -1,10 +1,10 @@
-/* domain.c: the block `domain` of a model file, what the structures of its training spanned (watch.c compares). */
+/* domain.c: reads the block `domain` of a model file, the limits of its training data (checked by watch.c). */
 #include "modelfile_impl.h"
 
 #include <math.h>
 #include <string.h>
 
-/* A range [low, high]; *range stays NULL when the file has none. */
+/* Reads a range [low, high]; *range stays NULL without the key. */
 static mlff_status read_range(mlff_modelfile *f, const mlff_yaml *parent, const char *key, double least,
                               const double **range, mlff_error *error)
 {
@@ -18,7 +18,7 @@ static mlff_status read_range(mlff_modelfile *f, const mlff_yaml *parent, const 
   return MLFF_OK;
 }
 
-/* domain.distances, which must agree with what else the domain says. */
+/* Reads domain.distances and checks it against the rest of the domain. */
 static mlff_status read_distances(mlff_modelfile *f, const mlff_yaml *domain, mlff_error *error)
 {
   const mlff_yaml *pairs = NULL;
@@ -39,7 +39,7 @@ static mlff_status read_distances(mlff_modelfile *f, const mlff_yaml *domain, ml
   return MLFF_OK;
 }
 
-/* Those of centre s, which must agree with the shortest distances of its pairs. */
+/* Reads the triples of center s and checks them against the shortest distances of its pairs. */
 static mlff_status read_centre(mlff_modelfile *f, const mlff_yaml *triples, int s, double *table, mlff_error *error)
 {
   const mlff_yaml *pairs = NULL;
@@ -62,7 +62,7 @@ static mlff_status read_centre(mlff_modelfile *f, const mlff_yaml *triples, int 
   return MLFF_OK;
 }
 
-/* domain.triples: of each centre a mapping of pairs. */
+/* Reads domain.triples: a mapping of pairs for each center. */
 static mlff_status read_triples(mlff_modelfile *f, const mlff_yaml *domain, mlff_error *error)
 {
   const mlff_yaml *triples = NULL;

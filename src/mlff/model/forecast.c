@@ -1,14 +1,14 @@
-/* forecast.c: the memory that an evaluation takes, before it is made or after a device had no room for it.
+/* forecast.c: memory of an evaluation, before the first one or after a device ran out of memory.
  *
- * The evaluation is repeated with a backend that only adds up what it would allocate. After a failure halo exchanges
- * are made all the same: memory runs out before the first one of a step, and other ranks wait for this one.
+ * The evaluation is repeated with a backend that only sums the bytes that it would allocate. After a failure the halo
+ * exchanges are made, because memory runs out before the first exchange of a step and other ranks wait for it.
  */
 #include "../graph/graph.h"
 #include "model_impl.h"
 
 #include <string.h>
 
-/* Bytes that evaluating the graph would still allocate. n_edges: of the step that failed, -1 when not known. */
+/* Bytes that an evaluation of the graph would allocate. n_edges: of the failed step, -1 if unknown. */
 static size_t bytes_missing(mlff_model *m, const mlff_graph *graph, const mlff_halo *halo, int64_t n_edges,
                             mlff_result *result)
 {
@@ -16,7 +16,7 @@ static size_t bytes_missing(mlff_model *m, const mlff_graph *graph, const mlff_h
   mlff_error ignored;
   mlff_arch_outputs out = {.node_energy = NULL};
   mlff_graph fresh = *graph;
-  fresh.list_id = 0; /* nothing is uploaded, so nothing may be taken for uploaded later */
+  fresh.list_id = 0; /* nothing is uploaded, so the list must count as new later */
   const mlff_arch_inputs in = {.graph = &fresh, .edges = &m->edges, .halo = halo};
   mlff_backend *backend = m->backend;
   const mlff_ops *plain = backend->ops;
@@ -48,9 +48,9 @@ mlff_status mlff_forecast_memory(mlff_model *m, const mlff_graph *graph, const m
   mlff_backend *backend = m->backend;
   const size_t in_use = backend->memory.bytes, missing = bytes_missing(m, graph, halo, n_edges, result);
   MLFF_TRY(backend->ops->memory(backend, &free_bytes, &total_bytes, error));
-  if (missing < free_bytes / 2) return MLFF_E_NOMEM; /* it was not the device's: error says what it was */
+  if (missing < free_bytes / 2) return MLFF_E_NOMEM; /* not device memory: the error has the reason */
   const double own_bytes = (double) m->own_bytes, mb = 1e-6;
-  const double needed = (double) in_use + (double) missing - own_bytes; /* what grows with the number of atoms */
+  const double needed = (double) in_use + (double) missing - own_bytes; /* proportional to the number of atoms */
   const double room = (double) in_use + (double) free_bytes - own_bytes;
   const double fit = needed > 0 ? graph->n_local * (room / needed) : 0;
   return mlff_fail(
@@ -63,7 +63,7 @@ mlff_status mlff_forecast_memory(mlff_model *m, const mlff_graph *graph, const m
 
 /* ---- before the first step --------------------------------------------------------------------------------------- */
 
-/* Candidates within the cutoff now. */
+/* Number of candidates within the cutoff. */
 static int64_t count_edges(const mlff_graph *graph, double cutoff)
 {
   int64_t n = 0;
@@ -79,8 +79,8 @@ static int64_t count_edges(const mlff_graph *graph, double cutoff)
   return n;
 }
 
-/* Arrays that have to grow get a quarter more than they need (mlff_buf_reserve): on one rank those of pairs and edges,
- * which are what the graph takes less what it would take without them, on several those of atoms, too. */
+/* Arrays grow by a quarter more than needed (mlff_buf_reserve): those of pairs and edges (the memory of the graph minus
+ * that of a graph without pairs), and on several ranks those of atoms. */
 static size_t bytes_later(mlff_model *m, const mlff_graph *graph, size_t first, mlff_result *result)
 {
   if (graph->n_nodes > graph->n_local) return first + (first - m->own_bytes) / 4;

@@ -1,7 +1,7 @@
-/* header_hash.c: SHA-256 of the values of a model file's YAML that results depend on, independent of its layout.
+/* header_hash.c: SHA-256 of the YAML values that affect results, independent of the layout.
  *
  * The hashed text is JSON without blanks: keys sorted by their bytes, numbers with 17 significant digits, everything
- * else as text. python/mlff_tools/model/header.py does the same; docs/model_file.md describes it.
+ * else as text. The Python twin is python/mlff_tools/model/header.py; docs/model_file.md describes the format.
  */
 #include "modelfile_impl.h"
 
@@ -56,7 +56,7 @@ static void put_scalar(canonical_text *t, const mlff_yaml *node)
   }
 }
 
-/* Keys of the root that no result depends on, and of the blocks weights and domain. */
+/* Keys without effect on results, of the root and of the blocks weights and domain. */
 static int is_left_out(const mlff_yaml *node)
 {
   static const char *const root[] = {"header_sha256", "name", "description", "provenance", "accuracy", "self_test"};

@@ -1,5 +1,5 @@
-/* host_view.c: what the host reads of a graph. That is the graph itself; of one in a device's memory it is a copy of
- * the arrays that are new with the list, without pairs: elements for energies and errors, rows for sizes. */
+/* host_view.c: the graph as the host reads it: the graph itself, or a copy of a graph in device memory. The copy has
+ * the arrays that change with the list except pairs: elements for energies and errors, rows for sizes. */
 #include "model_impl.h"
 
 #include <stdlib.h>
@@ -19,7 +19,7 @@ static mlff_status make_room(mlff_host_view *view, const mlff_graph *graph, mlff
   return MLFF_OK;
 }
 
-/* The arrays in view->data. */
+/* Sets the pointers of the graph to view->data. */
 typedef struct copies {
   int64_t *row;
   int32_t *species, *node;
@@ -33,7 +33,7 @@ static copies copies_of(const mlff_host_view *view, const mlff_graph *graph)
   return c;
 }
 
-/* Copies of a list on the device. */
+/* Copies a list from the device. */
 static mlff_status bring_down(mlff_model *m, const mlff_graph *graph, mlff_error *error)
 {
   mlff_host_view *view = &m->host_view;
@@ -48,7 +48,7 @@ static mlff_status bring_down(mlff_model *m, const mlff_graph *graph, mlff_error
   return MLFF_OK;
 }
 
-/* No pairs, no elements. */
+/* An empty graph. */
 static void forget_list(mlff_host_view *view, const mlff_graph *graph)
 {
   const copies c = copies_of(view, graph);
@@ -74,7 +74,7 @@ mlff_status mlff_host_view_make(mlff_model *m, const mlff_graph *graph, mlff_err
   if (is_new) MLFF_TRY(make_room(view, graph, error));
   mlff_status status = m->backend->ops->owns_graph(m->backend, graph, is_new, error);
   if (!status && is_new) status = bring_down(m, graph, error);
-  /* the op `edges` fails as well, when exchanges can still be made: other ranks wait for them */
+  /* the op `edges` reports the error, after which the exchanges are made: other ranks wait for them */
   if (status == MLFF_E_DEVICE)
     forget_list(view, graph);
   else if (status)

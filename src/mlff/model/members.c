@@ -1,4 +1,4 @@
-/* members.c: the members of an ensemble: which of them are used, and the forces of each. */
+/* members.c: selection of the members of an ensemble, and the forces of each. */
 #include "model_impl.h"
 
 #include <stdlib.h>

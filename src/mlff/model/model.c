@@ -1,4 +1,4 @@
-/* model.c: opening a model: file + architecture + backend -> something that evaluates graphs. */
+/* model.c: opens a model: file + architecture + backend. */
 #define _POSIX_C_SOURCE 200809L
 
 #include "../backend/tables.h"
@@ -17,7 +17,7 @@
 
 /* ---- reading files ---------------------------------------------------------------------------------------------- */
 
-/* Opens a regular file; others (a pipe, where opening would wait) are errors. */
+/* Opens a regular file. Others are errors, because opening a pipe would block. */
 static mlff_status open_file(const char *path, FILE **file, struct stat *about, mlff_error *error)
 {
   const int number = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
@@ -216,7 +216,7 @@ static mlff_status open_parts(mlff_model *m, const mlff_options *options, mlff_e
   if (!options || !options->skip_self_test) MLFF_TRY(mlff_selftest_run_all(m, error));
   m->without_offsets = !mlff_option_is_on(options ? options->e0 : NULL);
   mlff_replay_restart(m);
-  m->file->weights = NULL; /* the caller's; not needed any more */
+  m->file->weights = NULL; /* owned by the caller */
   return MLFF_OK;
 }
 

@@ -1,4 +1,4 @@
-/* modelfile.c: parsing and checking a model file; docs/model_file.md describes every key. */
+/* modelfile.c: parses and checks a model file; docs/model_file.md describes every key. */
 #include "modelfile_impl.h"
 
 #include "sha256.h"
@@ -87,7 +87,7 @@ static mlff_status read_accuracy(mlff_modelfile *f, mlff_error *error)
 
 /* ---- weights ---------------------------------------------------------------------------------------------------- */
 
-/* weights: {file, sha256}. The file lies beside the YAML, so its name has no folder in it. */
+/* weights: {file, sha256}. The file is in the folder of the YAML, so its name has no directory. */
 static mlff_status read_weights_block(mlff_modelfile *f, mlff_error *error)
 {
   const mlff_yaml *w = NULL;
@@ -126,7 +126,7 @@ static mlff_status read_weights(mlff_modelfile *f, mlff_error *error)
 
 /* ---- parsing ---------------------------------------------------------------------------------------------------- */
 
-/* The tree and the version of the format. */
+/* Parses the tree and checks the version of the format. */
 static mlff_status open_file(const char *path, const char *yaml, size_t yaml_size, mlff_modelfile **file,
                              mlff_error *error)
 {

@@ -15,7 +15,7 @@ typedef struct mlff_yaml mlff_yaml; /* a node of the tree; borrowed from the fil
 mlff_status mlff_modelfile_parse(const char *path, const char *yaml, size_t yaml_size, const void *weights,
                                  size_t weights_size, mlff_modelfile **file, mlff_error *error);
 void mlff_modelfile_free(mlff_modelfile *file);
-/* Error if the YAML has keys that nobody asked for, or the weights hold tensors that nobody asked for. */
+/* Error if no getter has read some key of the YAML or some tensor of the weights. */
 mlff_status mlff_modelfile_finish(mlff_modelfile *file, mlff_error *error);
 
 /* Common part, read by mlff_modelfile_parse. */
@@ -46,8 +46,8 @@ typedef struct mlff_modelfile_head {
 } mlff_modelfile_head;
 const mlff_modelfile_head *mlff_modelfile_get_head(const mlff_modelfile *file);
 
-/* The root mapping, and children by key. A missing or mistyped key is an error naming the line of its parent.
- * `optional` getters give found = 0 instead. Strings live as long as the file. */
+/* The root mapping, and children by key. A missing or mistyped key is an error with the line of its parent; `optional`
+ * getters return NULL instead. Strings live as long as the file. */
 const mlff_yaml *mlff_modelfile_root(const mlff_modelfile *file);
 mlff_status mlff_yaml_map(const mlff_modelfile *, const mlff_yaml *parent, const char *key, const mlff_yaml **child,
                           mlff_error *);
@@ -73,14 +73,14 @@ mlff_status mlff_yaml_strings(const mlff_modelfile *, const mlff_yaml *parent, c
 mlff_status mlff_yaml_fail(const mlff_modelfile *, const mlff_yaml *node, mlff_error *, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
-/* A tensor of the weights as doubles, row-major; caller frees with free(). shape is what it must have (rank <= 4);
- * F32 and F64 are accepted; NaN or infinity is an error. Marks it as used. */
+/* Reads a tensor as doubles, row-major; free with free(). shape: the expected one (rank <= 4). F32 and F64 are
+ * accepted; NaN or infinity is an error. Marks it as used. */
 mlff_status mlff_modelfile_tensor(const mlff_modelfile *, const char *name, int rank, const int64_t *shape,
                                   double **values, mlff_error *);
-/* The same for a matrix [n_rows][n_cols], or with n_cols = 0 a vector, named by a printf-style format. */
+/* Reads a matrix [n_rows][n_cols], or with n_cols = 0 a vector; the name is a printf-style format. */
 mlff_status mlff_modelfile_matrix(const mlff_modelfile *, mlff_error *, int n_rows, int n_cols, double **values,
                                   const char *format, ...) __attribute__((format(printf, 6, 7)));
-/* 1 if the weights hold such a tensor. Does not mark it. */
+/* 1 if the weights contain such a tensor. Does not mark it. */
 int mlff_modelfile_has_tensor(const mlff_modelfile *, const char *name);
 /* Number of parameters in all tensors. */
 int64_t mlff_modelfile_n_parameters(const mlff_modelfile *);

@@ -1,4 +1,4 @@
-/* modelfile_impl.h: what the files that implement modelfile.h share. */
+/* modelfile_impl.h: internals of modelfile.h. */
 #ifndef MLFF_MODELFILE_IMPL_H
 #define MLFF_MODELFILE_IMPL_H
 
@@ -6,7 +6,7 @@
 #include "modelfile.h"
 #include "safetensors.h"
 
-/* Parts of a file that people read; numbers are NaN and texts NULL when the file does not have them. */
+/* Descriptive parts of a file; NaN or NULL without the key. */
 typedef struct mlff_about {
   const char *description;
   const char *labels, *data, *data_sha256, *code, *license, *citation; /* provenance */
@@ -20,7 +20,7 @@ struct mlff_modelfile {
   mlff_arena memory, *arena; /* arena = &memory, for getters that take a const file */
   mlff_yaml *root;
   int n_nodes;
-  unsigned char *used;          /* [n_nodes]   somebody asked for this node */
+  unsigned char *used;          /* [n_nodes]   a getter has read the node   */
   const unsigned char *weights; /* borrowed                                 */
   size_t weights_size;
   int n_tensors;
@@ -30,11 +30,11 @@ struct mlff_modelfile {
   mlff_about about;
 };
 
-/* Checks yaml and finds the name of the weights file; *name is the caller's to free. */
+/* Checks yaml and returns the name of the weights file; free *name with free(). */
 mlff_status mlff_modelfile_weights_name(const char *path, const char *yaml, size_t yaml_size, char **name,
                                         mlff_error *error);
 
-/* Whether the file has the key; nothing is marked. */
+/* Whether the file has the key; does not mark it as used. */
 int mlff_yaml_has(const mlff_yaml *parent, const char *key);
 
 /* A required sequence of any kind. */
@@ -44,15 +44,15 @@ mlff_status mlff_yaml_sequence(const mlff_modelfile *, const mlff_yaml *parent, 
 mlff_status mlff_yaml_table(const mlff_modelfile *, const mlff_yaml *parent, const char *key, int n_columns,
                             int *n_rows, const double **values, mlff_error *);
 
-/* Atomic number of a chemical symbol, 0 when text is none. */
+/* Atomic number of a chemical symbol; 0 for other texts. */
 int mlff_atomic_number(const char *text);
 
-/* pairs.c: the distances of a mapping of pairs of elements, A, each more than 0 and not more than the model's cutoff:
- * *table is [n_elements][n_elements], symmetric, 0 for pairs that are not there, and lives as long as the file. */
+/* pairs.c: reads a mapping of pairs of elements to distances, A, above 0 and up to the cutoff. *table is
+ * [n_elements][n_elements], symmetric, 0 for absent pairs, and lives as long as the file. */
 mlff_status mlff_pairs_read(mlff_modelfile *file, const mlff_yaml *pairs, const double **table, mlff_error *error);
 
-/* header_hash.c: hash of all keys of the YAML that results depend on, weights.sha256 included, in any layout and order.
- * mlff_header_check puts it into the head of a file; an error when the file states another. */
+/* header_hash.c: hash of all YAML keys that affect results, weights.sha256 included, independent of layout and order.
+ * mlff_header_check stores it in the head of a file; an error if the file states another one. */
 mlff_status mlff_header_hash(const mlff_modelfile *file, char hex[65], mlff_error *error);
 mlff_status mlff_header_check(mlff_modelfile *file, mlff_error *error);
 

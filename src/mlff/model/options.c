@@ -1,5 +1,5 @@
-/* options.c: the options of a model that are words, one row each: for the C API, pair_style mlff, fix mlffprof and the
- * program mlff. */
+/* options.c: text options of a model, one row each, for the C API, pair_style mlff, fix mlffprof and the program mlff.
+ * */
 #include "model_impl.h"
 
 #include <stddef.h>
@@ -7,23 +7,23 @@
 
 static const struct {
   mlff_option option;
-  size_t offset; /* of its field in mlff_options */
+  size_t offset; /* of the field of mlff_options */
 } rows[] = {
-    {{"device", "auto cpu cuda cuda:N", "auto", "where the network is evaluated; auto: a GPU, else the CPU"},
+    {{"device", "auto cpu cuda cuda:N", "auto", "device of the network; auto: a usable GPU, else the CPU"},
      offsetof(mlff_options, device)},
-    {{"precision", "fp32 fp64 mixed", "fp32", "of the network; mixed: faster products of matrices"},
+    {{"precision", "fp32 fp64 mixed", "fp32", "of the network; mixed: faster GEMMs of reduced precision"},
      offsetof(mlff_options, precision)},
     {{"kernels", "auto generic avx2 avx512 neon sve256 sve512 avx512_bf16 amx", "auto",
-      "instructions; the last two: of precision mixed"},
+      "kernel path; the last two require precision mixed"},
      offsetof(mlff_options, kernels)},
-    {{"replay", "yes no", "yes", "settled steps on a GPU are recorded as a CUDA graph and replayed"},
+    {{"replay", "yes no", "yes", "capture settled steps on a GPU as a CUDA graph and replay it"},
      offsetof(mlff_options, replay)},
-    {{"fuse", "yes no", "yes", "fused kernels on a GPU"}, offsetof(mlff_options, fuse)},
-    {{"radial_intervals", "auto N", "auto", "of tables of radial functions: more are more exact and take more memory"},
+    {{"fuse", "yes no", "yes", "use fused kernels on a GPU"}, offsetof(mlff_options, fuse)},
+    {{"radial_intervals", "auto N", "auto", "intervals of radial tables: more are more accurate and take more memory"},
      offsetof(mlff_options, radial_intervals)},
     {{"members", "all LIST", "all", "members of an ensemble to use, from 0 as in 0:2,5"},
      offsetof(mlff_options, members)},
-    {{"e0", "yes no", "yes", "energies contain those of the free atoms (energy_offsets)"}, offsetof(mlff_options, e0)},
+    {{"e0", "yes no", "yes", "include the energies of free atoms (energy_offsets)"}, offsetof(mlff_options, e0)},
 };
 enum { N_ROWS = sizeof rows / sizeof *rows };
 
@@ -32,11 +32,11 @@ const mlff_option *mlff_option_at(int k)
   return k >= 0 && k < N_ROWS ? &rows[k].option : NULL;
 }
 
-/* The row of that name; N_ROWS: none. */
+/* Row of that name; N_ROWS if there is none. */
 static int find_row(const char *name)
 {
   int k = 0;
-  if (!strcmp(name, "graph")) name = "replay"; /* its older name */
+  if (!strcmp(name, "graph")) name = "replay"; /* older name */
   while (k < N_ROWS && strcmp(rows[k].option.name, name) != 0) k++;
   return k;
 }
@@ -54,7 +54,7 @@ int mlff_yes_or_no(const char *text)
   return -1;
 }
 
-/* The n letters of a word of `values` stand for the value: themselves, N for a number, capitals for any text. */
+/* Whether a value matches a word of `values` (n letters): the same text, a number for N, any text for capitals. */
 static int stands_for(const char *word, size_t n, const char *value)
 {
   if (n > 1 && *word >= 'A' && *word <= 'Z') return *value != 0;

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Index of the element that `name` of length n is, -1: none of the model. */
+/* Index of element `name` of length n; -1 if it is not in the model. */
 static int find_element(const mlff_modelfile_head *h, const char *name, size_t n)
 {
   for (int s = 0; s < h->n_elements; s++)
@@ -12,7 +12,7 @@ static int find_element(const mlff_modelfile_head *h, const char *name, size_t n
   return -1;
 }
 
-/* One entry, such as H-O: 0.85. */
+/* Reads an entry such as H-O: 0.85. */
 static mlff_status read_pair(mlff_modelfile *f, const mlff_yaml *pairs, const mlff_yaml *node, double *table,
                              mlff_error *error)
 {

@@ -1,4 +1,4 @@
-/* print.c: what a person wants to know about a model. */
+/* print.c: the text of mlff info. */
 #include "model_impl.h"
 
 #include <math.h>
@@ -14,7 +14,7 @@ static void print_elements(const mlff_model *m, FILE *out)
   fprintf(out, "%s\n", n_untrained ? "   (* = did not occur in training)" : "");
 }
 
-/* A line of distances of pairs of elements; nothing without the table. */
+/* Prints the distances of pairs of elements; nothing without the table. */
 static void print_pairs(const mlff_model *m, const char *title, const double *table, FILE *out)
 {
   const mlff_modelfile_head *h = m->head;
@@ -27,7 +27,7 @@ static void print_pairs(const mlff_model *m, const char *title, const double *ta
   fprintf(out, " A\n");
 }
 
-/* A line for each centre: the distance within which it had both neighbours. */
+/* Prints a line per center: the distance within which it had both neighbors. */
 static void print_triples(const mlff_model *m, FILE *out)
 {
   const mlff_modelfile_head *h = m->head;
@@ -39,7 +39,7 @@ static void print_triples(const mlff_model *m, FILE *out)
   }
 }
 
-/* What is not compared with runs. */
+/* Prints the limits that the file does not state. */
 static void print_unknown(const mlff_model *m, FILE *out)
 {
   char missing[80];

@@ -1,15 +1,14 @@
-/* replay.c: steps recorded once and then started with one call, on backends that can (ops.h: mlff_replay_ops).
+/* replay.c: capture and replay of steps, on backends that support it (ops.h: mlff_replay_ops).
  *
- * A step with a new list runs op by op, which uploads the list and settles all sizes. When the next one has the same
- * list, it is recorded and replayed from then on; mlff_model_record does that before the steps of a run. After the next
- * rebuild of the list another plain step decides: if it put the very same things on the stream, the recording goes on
- * to serve. A replayed step with more edges than the arrays have room for computes nothing, and is run again op by op.
- * So is one in which atoms are so close that they repel each other by the model file's repulsion, and the steps after
- * it until they are not: such steps are never recorded, which keeps that pass over the edges out of all others.
+ * A step with a new list runs op by op, which uploads the list and fixes all sizes. The next step with the same list is
+ * captured and replayed from then on; mlff_model_record captures it before a run. After a new list another plain step
+ * decides: the captured step remains valid if the plain step launched the same work. A replayed step with more edges
+ * than the arrays can store computes nothing and is run again op by op. So are steps with atoms within the cutoffs of
+ * the model file's repulsion: they are never captured, so that captured steps do not contain the repulsion.
  *
- * Where features of other ranks' atoms are needed, the backend records the parts between exchanges. A rank decides for
- * itself: whatever it does, it makes the exchanges of one step, so it leaves a replayed step before the first one or
- * not at all. A recording makes none.
+ * With features of other ranks, the backend captures the parts between exchanges. Each rank decides for itself, because
+ * all kinds of steps make the same exchanges: a replayed step is abandoned before its first exchange or not at all. A
+ * capture makes no exchanges.
  */
 #include "model_impl.h"
 #include "spans.h"
@@ -21,34 +20,53 @@ int mlff_replay_has_exchanges(const mlff_model *m, const mlff_halo *halo)
   return halo && (m->info.exchange_width || m->info.reverse_width);
 }
 
-/* Results that take operations or downloads of their own, where the graph is, and whether there are exchanges. */
-static unsigned wants_of(const mlff_model *m, const mlff_halo *halo, const mlff_result *result)
+/* What the launches of a step depend on besides the list: results with operations or downloads of their own, the place
+ * of the graph, exchanges. */
+enum {
+  KEY_ATOM_VIRIAL = 1u << 0,
+  KEY_ATOM_CENTROID = 1u << 1,
+  KEY_MEMBERS = 1u << 2,
+  KEY_MEMBER_FORCES = 1u << 3,
+  KEY_ON_DEVICE = 1u << 4,
+  KEY_HOST_FORCES = 1u << 5, /* of a graph on the device */
+  KEY_EXCHANGES = 1u << 6,
+  KEY_ATOM_ENERGY = 1u << 7
+};
+
+static unsigned key_of(const mlff_model *m, const mlff_halo *halo, const mlff_result *result)
 {
-  const unsigned place = m->host_view.is_on_device ? 16u + (result->forces ? 32u : 0u) : 0u;
-  return (result->atom_virial ? 1u : 0u) | (result->atom_centroid ? 2u : 0u) |
-         (mlff_wants_members(m, result) ? 4u : 0u) | (result->member_forces ? 8u : 0u) | place |
-         (mlff_replay_has_exchanges(m, halo) ? 64u : 0u) | (result->atom_energy ? 128u : 0u);
+  const int is_on_device = m->host_view.is_on_device;
+  unsigned key = 0;
+  if (result->atom_virial) key |= KEY_ATOM_VIRIAL;
+  if (result->atom_centroid) key |= KEY_ATOM_CENTROID;
+  if (mlff_wants_members(m, result)) key |= KEY_MEMBERS;
+  if (result->member_forces) key |= KEY_MEMBER_FORCES;
+  if (is_on_device) key |= KEY_ON_DEVICE;
+  if (is_on_device && result->forces) key |= KEY_HOST_FORCES;
+  if (mlff_replay_has_exchanges(m, halo)) key |= KEY_EXCHANGES;
+  if (result->atom_energy) key |= KEY_ATOM_ENERGY;
+  return key;
 }
 
 void mlff_replay_open(mlff_model *m, const mlff_options *options)
 {
   mlff_replay *r = &m->replay;
-  const int is_wanted = mlff_option_is_on(options ? options->replay : NULL);
-  r->is_on = is_wanted && m->backend->ops->replay.begin;
-  if (!r->is_on) snprintf(r->why, sizeof r->why, "%s", is_wanted ? "not on a CPU" : "replay no");
+  const int is_requested = mlff_option_is_on(options ? options->replay : NULL);
+  r->is_on = is_requested && m->backend->ops->replay.begin;
+  if (!r->is_on) snprintf(r->why, sizeof r->why, "%s", is_requested ? "not on a CPU" : "replay no");
   m->backend->records = r->is_on;
 }
 
-/* 1 when this step may be started from a recording or recorded. */
+/* 1 if this step may be replayed or captured. */
 static int can_replay(const mlff_model *m, const mlff_graph *graph, const mlff_result *result)
 {
-  if (result->member_forces) return 0; /* evaluations of their own */
+  if (result->member_forces) return 0; /* separate evaluations */
   if (!m->replay.is_on || graph->list_id == 0) return 0;
-  if (m->edges.is_close) return 0; /* in the last step: the next one will need the repulsion, too */
+  if (m->edges.is_close) return 0; /* the last step needed the repulsion, so the next one will */
   return m->replay.list_id == graph->list_id && m->edges.list_id == graph->list_id;
 }
 
-/* A step op by op; then whether a recording still fits. */
+/* A step op by op, after which a captured step may have become invalid. */
 static mlff_status plain_step(mlff_model *m, const mlff_graph *graph, const mlff_halo *halo, mlff_result *result,
                               mlff_error *error)
 {
@@ -60,13 +78,12 @@ static mlff_status plain_step(mlff_model *m, const mlff_graph *graph, const mlff
   ops->finish(m->backend);
   if (status || !r->is_on) return status;
   r->list_id = graph->list_id;
-  /* a step with the recorded list but other results says nothing about the recording */
-  if (is_new && (r->wants != wants_of(m, halo, result) || ops->state(m->backend) != MLFF_REPLAY_SAME))
-    r->is_recorded = 0;
+  /* a step with the same list but other results does not affect the captured step */
+  if (is_new && (r->key != key_of(m, halo, result) || ops->state(m->backend) != MLFF_REPLAY_SAME)) r->is_recorded = 0;
   return MLFF_OK;
 }
 
-/* ---- a halo that reaches nobody ---------------------------------------------------------------------------------- */
+/* ---- a halo without communication -------------------------------------------------------------------------------- */
 
 static mlff_status no_forward(void *context, void *rows, size_t row_bytes, mlff_error *error)
 {
@@ -93,7 +110,7 @@ static mlff_status no_reduce(void *context, double *values, int n, mlff_error *e
   return MLFF_OK;
 }
 
-/* For a recording: the exchanges in their places, but no other rank takes part. */
+/* For a capture: the exchanges in their places, without other ranks. */
 static mlff_halo muted(const mlff_halo *halo)
 {
   return (mlff_halo){.forward = no_forward,
@@ -104,9 +121,9 @@ static mlff_halo muted(const mlff_halo *halo)
                      .reduce = no_reduce};
 }
 
-/* ---- recording --------------------------------------------------------------------------------------------------- */
+/* ---- capture ----------------------------------------------------------------------------------------------------- */
 
-/* Runs the step's calls while the backend records them. Results are not there yet. */
+/* Makes the calls of the step while the backend captures them. Computes no results. */
 static mlff_status record_calls(mlff_model *m, const mlff_graph *graph, const mlff_halo *halo, mlff_result *result,
                                 mlff_error *error)
 {
@@ -121,7 +138,7 @@ static mlff_status record_calls(mlff_model *m, const mlff_graph *graph, const ml
   return mlff_step_downloads(m, &m->host_view.graph, &m->replay.out, result, error);
 }
 
-/* MLFF_E_UNSUPPORTED when it did not work, and `why` says so. */
+/* MLFF_E_UNSUPPORTED if the backend cannot capture the step; then `why` is the reason. */
 static mlff_status record(mlff_model *m, const mlff_graph *graph, const mlff_halo *halo, mlff_result *result,
                           mlff_error *error)
 {
@@ -147,16 +164,16 @@ static mlff_status record(mlff_model *m, const mlff_graph *graph, const mlff_hal
     return status;
   }
   r->is_recorded = 1;
-  r->wants = wants_of(m, halo, result);
+  r->key = key_of(m, halo, result);
   r->counts.n_recorded++;
   return MLFF_OK;
 }
 
-/* ---- replaying --------------------------------------------------------------------------------------------------- */
+/* ---- replay ------------------------------------------------------------------------------------------------------ */
 
-/* Of a step with exchanges the calls are made again: those on the device do nothing now, and exchanges start the next
- * part. So are those of a model with forces of its own, which ends on the host. */
-static mlff_status hand_out(mlff_model *m, const mlff_halo *halo, mlff_result *result, mlff_error *error)
+/* Reads the results of a replayed step. The calls of a step with exchanges are made again: ops on the device do
+ * nothing, and exchanges start the next part. The same for direct models, which end on the host. */
+static mlff_status read_results(mlff_model *m, const mlff_halo *halo, mlff_result *result, mlff_error *error)
 {
   const mlff_graph *graph = &m->host_view.graph;
   const mlff_arch_inputs in = {.graph = graph,
@@ -166,10 +183,10 @@ static mlff_status hand_out(mlff_model *m, const mlff_halo *halo, mlff_result *r
   return mlff_step_results(m, graph, &m->replay.out, result, error);
 }
 
-/* 1 when there is a recording of a step with these results. */
+/* 1 if a step with these results has been captured. */
 static int is_recorded(const mlff_model *m, const mlff_halo *halo, const mlff_result *result)
 {
-  return m->replay.is_recorded && m->replay.wants == wants_of(m, halo, result) &&
+  return m->replay.is_recorded && m->replay.key == key_of(m, halo, result) &&
          m->backend->ops->replay.state(m->backend) != MLFF_REPLAY_NONE;
 }
 
@@ -181,7 +198,7 @@ mlff_status mlff_replay_step(mlff_model *m, const mlff_graph *graph, const mlff_
   int overflow = 0;
   if (!can_replay(m, graph, result)) return plain_step(m, graph, halo, result, error);
   if (!is_recorded(m, halo, result)) {
-    /* other results for once, e.g. stress of atoms in some steps: not worth a recording */
+    /* other results in a single step, e.g. per-atom stress every 100 steps: not worth a capture */
     if (r->is_recorded && !r->is_other && ops->state(m->backend) != MLFF_REPLAY_NONE) {
       r->is_other = 1;
       return plain_step(m, graph, halo, result, error);
@@ -199,12 +216,12 @@ mlff_status mlff_replay_step(mlff_model *m, const mlff_graph *graph, const mlff_
     return plain_step(m, graph, halo, result, error);
   }
   if (!status) status = mlff_step_check_distance(m, &m->host_view.graph, error);
-  /* recordings are made without the repulsion; and after an error the exchanges are still to come */
+  /* captured steps do not contain the repulsion; after an error the exchanges must still be made */
   if ((!status && m->edges.is_close) || (status && mlff_replay_has_exchanges(m, halo))) {
     ops->finish(m->backend);
     return plain_step(m, graph, halo, result, error);
   }
-  if (!status) status = hand_out(m, halo, result, error);
+  if (!status) status = read_results(m, halo, result, error);
   ops->finish(m->backend);
   if (!status) r->counts.n_replayed++;
   return status;
@@ -213,7 +230,7 @@ mlff_status mlff_replay_step(mlff_model *m, const mlff_graph *graph, const mlff_
 int mlff_replay_make_room(mlff_model *m, const mlff_graph *graph, const mlff_halo *halo, const mlff_result *result)
 {
   if (!can_replay(m, graph, result) || is_recorded(m, halo, result)) return 0;
-  m->replay.is_recorded = 0; /* one of other results gives way at once */
+  m->replay.is_recorded = 0; /* drop a captured step with other results */
   return 1;
 }
 

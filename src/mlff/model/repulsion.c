@@ -1,8 +1,8 @@
-/* repulsion.c: the short-range repulsion that a model file may ask for, of any architecture: block, table, evaluation.
+/* repulsion.c: the optional short-range repulsion of a model file, for any architecture: block, table, evaluation.
  *
- * It is a pair potential, so its gradients and energies are added to those of the network, edge by edge, before
- * anything is made of them: forces, virials, energies of atoms and of members, on ranks and devices, follow by
- * themselves. The op `edges` says whether a pair is close enough; in steps without one nothing is done here.
+ * It is a pair potential. Its gradients and energies are added to those of the network, edge by edge, before forces,
+ * virials and energies of atoms and members are computed from them. The op `edges` finds out whether a pair is close
+ * enough; other steps skip the repulsion.
  */
 #include "model_impl.h"
 
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* e^2/(4 pi epsilon_0) in eV A, and the screening length of Ziegler, Biersack and Littmark, with the digits of LAMMPS'
+/* e^2/(4 pi epsilon_0) in eV A, and the screening length of Ziegler, Biersack and Littmark, with the values of LAMMPS
  * pair_style zbl. */
 static const double coulomb = 14.399645, screening = 0.46850, exponent = 0.23;
 
@@ -31,7 +31,7 @@ mlff_status mlff_repulsion_read(mlff_modelfile *f, mlff_error *error)
 
 /* ---- table ------------------------------------------------------------------------------------------------------ */
 
-/* The pairs' numbers; returns the largest cutoff. */
+/* Sets the constants of all pairs; returns the largest cutoff. */
 static double fill_pairs(const mlff_modelfile_head *h, mlff_repulsion_pair *pairs)
 {
   double reach = 0.0;
@@ -74,7 +74,7 @@ void mlff_repulsion_close(mlff_model *m)
 
 /* ---- evaluation ------------------------------------------------------------------------------------------------- */
 
-/* Gradients and energies of a model that has none. Room is made in every step, so that a forecast of memory has it. */
+/* Gradients and energies for direct models. Reserved in every step, so that memory forecasts include them. */
 static mlff_status reserve_direct(mlff_model *m, mlff_error *error)
 {
   MLFF_TRY(mlff_buf_reserve_rows(m->backend, &m->repulsion_grad, m->edges.n_room, 4, error));

@@ -1,5 +1,5 @@
-/* run.c: an evaluation as its caller sees it: arguments are checked, and the step is made op by op (step.c) or, by
- * backends that can record steps, as replay.c decides, which ends in step.c, too.
+/* run.c: mlff_model_evaluate: checks arguments, then runs the step op by op (step.c) or, on backends that can capture
+ * steps, through replay.c.
  */
 #include "../graph/graph.h"
 #include "model_impl.h"
@@ -7,7 +7,7 @@
 
 #include <math.h>
 
-/* Species are read as array indices, so they are checked whenever the list is new. Sums the offsets of owned atoms. */
+/* Species are array indices, so they are checked for every new list. Sums the offsets of owned atoms. */
 static mlff_status check_species(mlff_model *m, const mlff_graph *graph, mlff_error *error)
 {
   if (graph->list_id && graph->list_id == m->checked_list_id) return MLFF_OK;
@@ -27,7 +27,7 @@ static mlff_status check_species(mlff_model *m, const mlff_graph *graph, mlff_er
   return MLFF_OK;
 }
 
-/* What models with forces and stress of their own need to know, and what they do not have. */
+/* Arguments and results of direct models. */
 static mlff_status check_direct(const mlff_model *m, const mlff_graph *graph, const mlff_halo *halo,
                                 const mlff_result *result, mlff_error *error)
 {

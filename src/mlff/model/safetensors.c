@@ -1,4 +1,4 @@
-/* safetensors.c: see safetensors.h. A scanner for just the JSON of such a header. */
+/* safetensors.c: see safetensors.h. A scanner for the JSON of such a header. */
 #include "safetensors.h"
 
 #include <stdlib.h>
@@ -38,7 +38,7 @@ static mlff_status expect(scanner *s, char c)
   return fail_at(s, what);
 }
 
-/* A string; escapes and control characters are refused in names (text != NULL) and skipped in metadata (NULL). */
+/* Reads a string. Escapes and control characters are errors in names (text != NULL) and skipped in metadata (NULL). */
 static mlff_status scan_text(scanner *s, const char **text)
 {
   MLFF_TRY(expect(s, '"'));
@@ -61,7 +61,7 @@ static mlff_status scan_text(scanner *s, const char **text)
   return MLFF_OK;
 }
 
-/* A whole number 0 .. 2^53. */
+/* Reads an integer 0 .. 2^53. */
 static mlff_status scan_count(scanner *s, int64_t *value)
 {
   const int64_t most = (int64_t) 1 << 53;
@@ -110,7 +110,7 @@ static int size_of_dtype(const char *dtype)
   return 0;
 }
 
-/* Shape, type and offsets of a tensor must agree with each other and with the size of the data. */
+/* Checks shape, type and offsets of a tensor against each other and the size of the data. */
 static mlff_status check_tensor(const scanner *s, mlff_tensor *t, const int64_t offsets[2], size_t data_start,
                                 size_t size)
 {
@@ -175,7 +175,7 @@ static int by_begin(const void *a, const void *b)
   return s->end < t->end ? -1 : s->end > t->end;
 }
 
-/* No tensor twice, no overlap, no gap. Leaves them sorted by name. */
+/* Checks for duplicates, overlaps and gaps. Sorts the tensors by name. */
 static mlff_status check_layout(const scanner *s, mlff_tensor *tensors, int n, size_t data_start, size_t size)
 {
   size_t end = data_start;
@@ -198,7 +198,7 @@ static mlff_status check_layout(const scanner *s, mlff_tensor *tensors, int n, s
 
 static mlff_status scan_header(scanner *s, size_t data_start, size_t size, mlff_tensor **tensors, int *n_tensors)
 {
-  enum { SHORTEST = 40 }; /* no tensor can be described with fewer bytes */
+  enum { SHORTEST = 40 }; /* bytes of the shortest description of a tensor */
   const size_t most = (size_t) (s->end - s->start) / SHORTEST;
   int n = 0, has_metadata = 0;
   mlff_tensor *list = mlff_arena_alloc(s->arena, most + 1, sizeof *list);

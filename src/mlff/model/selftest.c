@@ -1,11 +1,11 @@
-/* selftest.c: structures with known energies, forces and virials that a model file carries, and running them. */
+/* selftest.c: reads and runs the self-test of a model file: structures with known energies, forces and virials. */
 #include "model_impl.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* One atom's energy may be off by this many times what is allowed per atom: errors of others do not average with it. */
+/* Tolerance of a single atomic energy over that of the energy per atom, which is averaged over atoms. */
 #define ATOM_ENERGY_FACTOR 10.0
 
 static const char *const precisions[] = {"fp64", "fp32", "mixed"};
@@ -131,8 +131,8 @@ static void compare(const mlff_test_structure *t, const mlff_result *result, mlf
                  test->virial_error <= test->virial_tolerance;
 }
 
-/* Those of the file; for mixed precision, where a file may have none, those of fp32 and the errors that mixed precision
- * is allowed to have: 1 meV/atom, and a hundredth of the largest force and component of the virial. */
+/* Tolerances of the file. If it has none for mixed precision: those of fp32 plus 1 meV/atom and 1 % of the largest
+ * force and virial component. */
 static void choose_tolerances(const mlff_model *model, const mlff_test_structure *t, int precision,
                               mlff_self_test *answer)
 {
@@ -164,7 +164,7 @@ mlff_status mlff_selftest_run(mlff_model *model, int k, mlff_self_test *test, ml
   const size_t n = (size_t) t->n_atoms;
   mlff_result result = {.forces = malloc(n * sizeof *result.forces),
                         .atom_energy = t->atom_energies ? malloc(n * sizeof(double)) : NULL};
-  const int without_offsets = model->without_offsets; /* the file's energies have them */
+  const int without_offsets = model->without_offsets; /* the file's energies include offsets */
   model->without_offsets = 0;
   mlff_status status = MLFF_OK;
   if (!result.forces || (t->atom_energies && !result.atom_energy))
@@ -173,7 +173,7 @@ mlff_status mlff_selftest_run(mlff_model *model, int k, mlff_self_test *test, ml
     status =
         mlff_system_create(t->n_atoms, t->species, t->positions, t->cell, NULL, model->head->cutoff, &system, error);
   if (!status) status = mlff_model_evaluate(model, mlff_system_graph(system), NULL, &result, error);
-  /* on a GPU the second time is what simulations run most: the recorded step */
+  /* on a GPU the second evaluation is the captured step, which simulations use most */
   if (!status && model->replay.is_on)
     status = mlff_model_evaluate(model, mlff_system_graph(system), NULL, &result, error);
   if (!status) {
@@ -188,7 +188,7 @@ mlff_status mlff_selftest_run(mlff_model *model, int k, mlff_self_test *test, ml
   return status;
 }
 
-/* Structures with energies of atoms test single elements: those without an element that is used are left out. */
+/* Structures with atomic energies test single elements; skips those without an element in use. */
 static int is_wanted(const mlff_model *model, const int *use, int k)
 {
   const mlff_test_structure *t = &model->tests.structures[k];
@@ -228,8 +228,8 @@ mlff_status mlff_selftest_run_all(mlff_model *model, mlff_error *error)
     covered &= !is_wanted(model, model->use, k) || mlff_selftest_is_covered(model, k);
   if (covered) return run_each(model, model->use, error);
 
-  /* Species of the structures or members were left out: the same backend runs a network that has them, for this
-   * once. */
+  /* The model was opened without some species or members of the structures: run a temporary network that has them, on
+   * the same backend. */
   int *const use = model->use;
   void *const net = model->net, *all_net = NULL;
   int *all = calloc((size_t) model->head->n_elements, sizeof *all);

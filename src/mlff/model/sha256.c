@@ -1,5 +1,5 @@
-/* sha256.c: SHA-256 after FIPS 180-4; names of the standard: K constants, w message schedule, a..h working variables
- * (h is `last` here). Blocks are hashed by the processor's instructions for it where it has them. */
+/* sha256.c: SHA-256 (FIPS 180-4), with the names of the standard: K constants, w message schedule, a..h working
+ * variables (h is `last` here). Uses the SHA instructions of the processor if available. */
 #include "sha256.h"
 
 #include <stdint.h>
@@ -21,7 +21,7 @@ static const uint32_t K[64] = {0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0
                                0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7,
                                0xc67178f2};
 
-/* Sanitizers would make the hash of a large file take minutes; these only see whole blocks. */
+/* Not sanitized, because the hash of a large file would take minutes; called with whole blocks only. */
 #define UNINSTRUMENTED __attribute__((no_sanitize("address", "undefined")))
 
 UNINSTRUMENTED static inline uint32_t turn(uint32_t x, int n)
@@ -67,8 +67,8 @@ static int has_instructions(void)
   return __get_cpuid_count(7, 0, &a, &b, &c, &d) && b & SHA;
 }
 
-/* The same as hash_blocks, four rounds at a time: the instructions hold the variables as (f e b a) and (h g d c),
- * lowest first, make two rounds of w + K, and four words of w. */
+/* hash_blocks with SHA instructions, four rounds at a time: the variables are in registers (f e b a) and (h g d c),
+ * lowest first; one instruction makes two rounds of w + K, or four words of w. */
 __attribute__((target("sha,sse4.1,ssse3"))) static void hash_blocks_sha(uint32_t h[8], const unsigned char *bytes,
                                                                         size_t n_blocks)
 {

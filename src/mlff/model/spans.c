@@ -1,12 +1,10 @@
-/* spans.c: where the time of an evaluation goes.
+/* spans.c: timing of an evaluation.
  *
- * An architecture calls operations through the backend's table. Spans on: the backend gets a table whose entries read
- * the clock, call the plain operation, and read the clock again. Spans off: the plain table, so being off costs
- * nothing.
+ * An architecture calls operations through the backend's table. While timing is on, the table's entries read the clock
+ * before and after the plain operation. While it is off, the plain table is used and timing has no cost.
  *
- * Operations are timed as the caller sees them. A backend that returns before its work is done has stamps on its own
- * stream instead (ops.h: mlff_timing_ops), which are read when the step is over; a replayed step has those of its
- * recording.
+ * An asynchronous backend records events on its stream instead (ops.h: mlff_timing_ops), which are read after the step;
+ * a replayed step has the events of its capture.
  */
 #define _POSIX_C_SOURCE 200809L
 
@@ -18,7 +16,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-/* A part between two stamps of the device. */
+/* A part between two events of the device. */
 typedef struct device_part {
   mlff_span_id span;
   int n_calls, first, last;
@@ -30,7 +28,7 @@ struct mlff_spans {
   mlff_span sums[MLFF_N_SPANS];
   mlff_stamp *stamps; /* [n_room] */
   size_t n_stamps, n_room, n_dropped;
-  device_part *parts; /* [parts_room] of the last step that was not replayed, in the order of their ends */
+  device_part *parts; /* [parts_room] of the last plain step, in the order of their ends */
   size_t n_parts, parts_room;
 };
 
@@ -56,7 +54,7 @@ double mlff_spans_now(void)
   return (double) t.tv_sec + 1e-9 * (double) t.tv_nsec;
 }
 
-/* n_calls: 1, or 0 for another part of the same call. */
+/* Adds time to a span. n_calls: 1, or 0 for another part of the same call. */
 static void add(mlff_spans *spans, mlff_span_id span, int n_calls, double begin, double end)
 {
   spans->sums[span].seconds += end - begin;
@@ -81,8 +79,7 @@ void mlff_spans_restart(mlff_backend *backend)
   if (backend->ops->timing.restart) backend->ops->timing.restart(backend);
 }
 
-/* Keeps a part; without memory for it the rest of the step is not kept either, so that sums stay sums of whole
- * parts. */
+/* Stores a part. If memory is short, the rest of the step is dropped as well, so that totals consist of whole parts. */
 static void keep_part(mlff_spans *spans, mlff_span_id span, int n_calls, int first, int last)
 {
   if (first < 0 || last < 0) return;
@@ -109,14 +106,14 @@ void mlff_spans_settle(mlff_backend *backend, double begin)
 
 /* ---- timed operations ------------------------------------------------------------------------------------------- */
 
-/* Names of op_list.h that are no spans: below 0 for nothing, + TIME_ONLY for time of a call that another counts. */
+/* Names of op_list.h that are not spans: below 0 = not timed, + TIME_ONLY = time of a call that another op counts. */
 enum { MLFF_SPAN_NONE = -1, TIME_ONLY = MLFF_N_SPANS };
 #define MLFF_SPAN_PRODUCT (linear->transposed ? MLFF_SPAN_DENSE_BACKWARD : MLFF_SPAN_DENSE)
 #define MLFF_SPAN_PRODUCTS (n && linears[0]->transposed ? MLFF_SPAN_DENSE_BACKWARD : MLFF_SPAN_DENSE)
 #define MLFF_SPAN_HALO (args->halo ? (int) MLFF_SPAN_EXCHANGE : MLFF_SPAN_NONE)
 #define MLFF_SPAN_HALO_PART (args->halo ? TIME_ONLY + (int) MLFF_SPAN_EXCHANGE : MLFF_SPAN_NONE)
 
-/* A part that has begun: on the host's clock, or as a stamp of the device. */
+/* Start of a part: host clock, or event of the device. */
 typedef struct part {
   mlff_backend *backend;
   int span, n_calls, stamp;
@@ -155,7 +152,7 @@ static void add_work(mlff_backend *backend, int span, mlff_work work)
   sum->bytes += work.bytes;
 }
 
-/* timed_NAME: counts its work, and is the plain operation; its part ends when it has returned, whatever it returns. */
+/* timed_NAME: counts the work, calls the plain operation and ends the part, whatever the operation returns. */
 #define OP(name, returns, parameters, arguments, span, forecast, bodies)                               \
   static returns timed_##name parameters                                                               \
   {                                                                                                    \
@@ -200,7 +197,7 @@ mlff_status mlff_spans_start(mlff_model *model, size_t n_stamps, mlff_error *err
   spans->n_room = n_stamps;
   for (int k = 0; k < MLFF_N_SPANS; k++) spans->sums[k] = no_spans[k];
   fill_timed(spans);
-  mlff_replay_forget(model); /* a recording has the stamps of its parts, or has none */
+  mlff_replay_forget(model); /* the events are part of the captured step */
   model->spans = model->backend->spans = spans;
   model->backend->ops = &spans->timed;
   return MLFF_OK;

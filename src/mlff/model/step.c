@@ -1,8 +1,8 @@
 /* step.c: a step op by op: edges, architecture, forces, energies, checks.
  *
- * A numeric error on this rank must not leave other ranks waiting in a halo exchange, so the architecture is run to its
- * end first and the error is returned afterwards. Energies are summed in double; the offsets of the elements, which are
- * thousands of eV, never pass through single precision.
+ * After a numeric error the architecture still runs to its end, so that other ranks do not wait in a halo exchange; the
+ * error is returned afterwards. Energies are summed in double. The element offsets, thousands of eV, are never
+ * converted to single precision.
  */
 #include "../graph/graph.h"
 #include "model_impl.h"
@@ -20,7 +20,7 @@ static const char *element_of(const mlff_model *m, int32_t species)
   return species >= 0 && species < m->head->n_elements ? m->head->elements[species] : "not of this model";
 }
 
-/* Room for n doubles on the host. */
+/* Reserves n doubles on the host. */
 static mlff_status reserve_host(mlff_model *m, size_t n, mlff_error *error)
 {
   if (n <= m->host_capacity) return MLFF_OK;
@@ -40,7 +40,7 @@ static double offset_of(const mlff_model *m, const mlff_graph *graph, int32_t i)
   return s >= 0 && !m->without_offsets ? m->head->offsets[s] : 0.0;
 }
 
-/* Energies of owned atoms: network output and offset, summed apart so that neither loses digits to the other. */
+/* Energies of owned atoms: network outputs and offsets are summed separately, so that no digits are lost. */
 static mlff_status take_energies(const mlff_model *m, const mlff_graph *graph, const mlff_arch_outputs *out,
                                  double network, mlff_result *result, mlff_error *error)
 {
@@ -53,7 +53,7 @@ static mlff_status take_energies(const mlff_model *m, const mlff_graph *graph, c
   return MLFF_OK;
 }
 
-/* Results of a model whose forces and stress are outputs of the network. */
+/* Results of a direct model. */
 static void take_direct(const mlff_model *m, const mlff_graph *graph, const mlff_direct *direct, mlff_result *result)
 {
   for (int32_t i = 0; i < graph->n_nodes; i++)
@@ -62,7 +62,7 @@ static void take_direct(const mlff_model *m, const mlff_graph *graph, const mlff
   result->energy = (direct->energy + m->offsets) * m->scale;
 }
 
-/* The same beside results that are there: those of the repulsion and of the offsets. */
+/* Adds them to the results of the repulsion and the offsets. */
 static void add_direct(const mlff_model *m, const mlff_graph *graph, const mlff_direct *direct, mlff_result *result)
 {
   for (int32_t i = 0; i < graph->n_local; i++)
@@ -71,13 +71,13 @@ static void add_direct(const mlff_model *m, const mlff_graph *graph, const mlff_
   result->energy += direct->energy * m->scale;
 }
 
-/* 1 when energies of the members have to come down. */
+/* 1 if energies of the members must be downloaded. */
 static int wants_members(const mlff_model *m, const mlff_arch_outputs *out, const mlff_result *result)
 {
   return mlff_wants_members(m, result) && out->member_energy;
 }
 
-/* Energies of the members, and their standard deviation (n-1) for every atom. */
+/* Energies of the members, and their standard deviation (n-1) per atom. */
 static mlff_status sum_members(mlff_model *m, const mlff_graph *graph, const mlff_arch_outputs *out,
                                mlff_result *result, mlff_error *error)
 {
@@ -127,7 +127,7 @@ static const char *node_name(const mlff_graph *graph, int32_t node, char text[ML
   return text;
 }
 
-/* An error of numbers, "WHAT IS: the simulation ...", with the closest atoms. */
+/* Numeric error, "WHAT: the simulation ...", with the closest atoms. */
 static mlff_status unstable(const mlff_model *m, const mlff_graph *graph, const char *what, mlff_error *error)
 {
   const mlff_edges *e = &m->edges;
@@ -141,7 +141,7 @@ static mlff_status unstable(const mlff_model *m, const mlff_graph *graph, const 
                    what, closest, mlff_backend_overflow(m->backend));
 }
 
-/* Energy and forces must be finite. bad: the first node whose force is not, -1: none. */
+/* Checks that energy and forces are finite. bad: first node whose force is not, or -1. */
 static mlff_status check_finite(const mlff_model *m, const mlff_graph *graph, const mlff_result *result, int32_t bad,
                                 mlff_error *error)
 {
@@ -224,7 +224,7 @@ mlff_status mlff_step_results(mlff_model *m, const mlff_graph *graph, const mlff
   mlff_forces_args forces = forces_args(m, out, result);
   forces.bad = &bad;
   forces.energy = &network;
-  /* here and not in the architecture, which a recorded step calls once more */
+  /* not in the architecture, which a replayed step calls again */
   if (m->backend->spans && out->direct && out->direct->stress_end > 0.0)
     mlff_spans_add(m->backend->spans, MLFF_SPAN_STRESS, out->direct->stress_begin, out->direct->stress_end);
   if (out->direct && !out->edge_grad) {
@@ -252,7 +252,7 @@ mlff_status mlff_step_plain(mlff_model *m, const mlff_graph *graph, const mlff_h
   mlff_error ignored;
   mlff_spans_restart(m->backend);
 
-  /* A bad position or a failed device leaves no edges; the network is evaluated all the same for its exchanges. */
+  /* Without edges after a bad position or a device failure: the network is still evaluated, for its exchanges. */
   mlff_status status = m->backend->ops->edges(m->backend, graph, m->head->cutoff, &m->edges, error);
   m->host_view.graph.n_pairs = m->edges.n_pairs; /* of a list that was made */
   if (status == MLFF_E_NOMEM && has_memory)

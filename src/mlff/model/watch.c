@@ -1,7 +1,7 @@
-/* watch.c: structures against the domain of a model (mlff_watch.h).
+/* watch.c: checks structures against the domain of a model (mlff_watch.h).
  *
- * Of every atom the two nearest neighbours of each element are enough: the nearest one makes the shortest pair, and two
- * make the triple whose farther end is closest. So all of it is one loop over pairs and a short one over elements.
+ * The two nearest neighbors of each element suffice for every atom: the nearest one is the shortest pair, and both are
+ * the triple whose farther end is closest. The check is one loop over pairs and a short one over elements.
  */
 #include "mlff/mlff_watch.h"
 
@@ -14,15 +14,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What is still inside. Temperatures fluctuate by T sqrt(2/(3N)), velocities in the middle of a step and thermostats
- * are off by per cents; boxes under pressure fluctuate, too; in a run that is longer or larger than all of the training
- * some pair comes a few per cent closer than any there, and some force is larger. FAR is where a structure is no member
- * of any such run. */
+/* Margins of the limits. Temperatures fluctuate by T sqrt(2/(3N)); half-step velocities and thermostats deviate by some
+ * per cent, and boxes under pressure fluctuate. Runs that are longer or larger than the training data have slightly
+ * closer pairs and larger forces. FAR excludes structures that no such run visits. */
 static const double SLACK = 0.02, DEVIATIONS = 4.0, CLOSER = 0.95, FAR = 0.75, LARGER = 1.25;
 
-static const double AT_REST = 1.0; /* K: colder atoms have no temperature yet */
+static const double AT_REST = 1.0; /* K: below it velocities have not been set */
 
-enum { CHECKS = 10 }; /* of a mean */
+enum { CHECKS = 10 }; /* averaged for a mean */
 
 typedef struct mean {
   double values[CHECKS];
@@ -30,11 +29,11 @@ typedef struct mean {
 } mean;
 
 typedef struct nearest {
-  double square[2]; /* A^2, of the nearest and the second neighbour of an element; infinity: none */
+  double square[2]; /* A^2, of the nearest and the second neighbor of an element; infinity = none */
   int32_t atom[2];
 } nearest;
 
-/* What is worst so far: squared distance over squared limit, and the atoms, the centre of a triple first. */
+/* Worst finding: squared distance over squared limit, and its atoms, the center of a triple first. */
 typedef struct worst {
   double ratio;
   int32_t atoms[3];
@@ -44,7 +43,7 @@ struct mlff_watch {
   const mlff_info *info;
   char every[48]; /* "every 100 steps" */
   nearest *near;  /* [n_elements] of one atom */
-  int32_t *met;   /* [n_elements] which of them it has */
+  int32_t *met;   /* [n_elements] elements among its neighbors */
   mean temperature, density, pressure;
   unsigned said; /* bits of mlff_watched */
   mlff_watch_counts counts;
@@ -111,7 +110,7 @@ mlff_watch_counts mlff_watch_count(const mlff_watch *watch)
 
 /* ---- atoms ------------------------------------------------------------------------------------------------------ */
 
-/* Neighbours of atom i into w->near; how many elements they have. */
+/* Stores the nearest neighbors of atom i in w->near; returns the number of their elements. */
 static int find_nearest(mlff_watch *w, const mlff_graph *g, int32_t i)
 {
   const double *x = g->pos[i];
@@ -138,7 +137,7 @@ static void keep(worst *least, double ratio, int32_t i, int32_t j, int32_t k)
   if (ratio < least->ratio) *least = (worst){ratio, {i, j, k}};
 }
 
-/* The pairs of atom i, by elements, and where both of its pairs were seen its triples. */
+/* Checks the pairs of atom i, and the triples whose pairs occur in the training data. */
 static void compare(const mlff_watch *w, int32_t i, int s, int n_met, worst found[MLFF_N_WATCHED])
 {
   const mlff_info *info = w->info;
@@ -172,7 +171,7 @@ static void say(mlff_finding *finding, const char *format, ...)
   va_end(args);
 }
 
-/* `first` first: by species, then by name, so that the words are the same on any rank. */
+/* Sorts two atoms by species, then by name, so that the text is the same on any rank. */
 static void order(const mlff_graph *g, int32_t *first, int32_t *second)
 {
   char one[MLFF_NAME], other[MLFF_NAME];
@@ -261,7 +260,7 @@ void mlff_watch_atoms(mlff_watch *watch, const mlff_graph *graph, const double (
 
 /* ---- the whole system: means, because all of it fluctuates ------------------------------------------------------ */
 
-/* Adds a value, unless it is NaN; whether there is a full mean now. */
+/* Adds a sample unless it is NaN. Returns whether the mean is complete. */
 static int mean_add(mean *m, double sample, double *value)
 {
   if (isnan(sample)) return 0;
@@ -273,7 +272,7 @@ static int mean_add(mean *m, double sample, double *value)
   return m->n >= CHECKS;
 }
 
-/* below, above: what may still be outside of the range. */
+/* below, above: margins of the range. */
 static void judge_range(const double range[2], double value, double below, double above, mlff_finding *finding)
 {
   const int is_inside = value >= range[0] - below && value <= range[1] + above;

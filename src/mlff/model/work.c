@@ -1,12 +1,9 @@
-/* work.c: see work.h.
- *
- * What is small against the rest (copies of rows, embeddings, sums over atoms) is not counted.
- */
+/* work.c: see work.h. Small operations (copies of rows, embeddings, sums over atoms) are not counted. */
 #include "work.h"
 
 #include <string.h>
 
-/* Operations of an exponential, a sine or a square root, as the polynomials of cpu/simd.h have them, about. */
+/* Approximate operations of an exponential, a sine or a square root (polynomials of cpu/simd.h). */
 static const double of_exp = 16;
 
 static double real_bytes(const mlff_backend *backend, double n)
@@ -44,7 +41,7 @@ static mlff_work work_linear_many(mlff_backend *backend, int n, const mlff_linea
   return sum;
 }
 
-/* Of each candidate: the index of the neighbour, its position, a squared distance. */
+/* Per candidate: index of the neighbor, position, squared distance. */
 static mlff_work work_edges(mlff_backend *backend, const mlff_graph *graph, double cutoff, mlff_edges *edges,
                             mlff_error *error)
 {
@@ -53,7 +50,7 @@ static mlff_work work_edges(mlff_backend *backend, const mlff_graph *graph, doub
   return (mlff_work){.flop = 8 * n, .bytes = (4 + 24) * n};
 }
 
-/* Of each edge: a gradient of three numbers added to both atoms, nine products of the virial. */
+/* Per edge: a gradient added to both atoms, nine products of the virial. */
 static mlff_work work_forces(mlff_backend *backend, const mlff_forces_args *args, mlff_error *error)
 {
   (void) error;
@@ -89,7 +86,7 @@ static mlff_work painn_moments(const mlff_backend *backend, const mlff_painn_mom
                                                                             (double) (a->ld_q + 3 * a->ld_mu))};
 }
 
-/* A term of an edge goes to one moment without and three with direction. */
+/* A term of an edge contributes to one scalar and three vector moments. */
 static mlff_work work_painn_moments(mlff_backend *backend, const mlff_painn_moments_args *args)
 {
   return painn_moments(backend, args, 8);
@@ -100,7 +97,7 @@ static mlff_work work_painn_moments_backward(mlff_backend *backend, const mlff_p
   return painn_moments(backend, args, 18);
 }
 
-/* per_term, rest: operations of a feature of an edge. gathered: reals of it that a neighbour has. */
+/* per_term, rest: operations per feature and edge. gathered: reals per feature read from a neighbor. */
 static mlff_work painn_message(const mlff_backend *backend, const mlff_painn_message_args *a, double per_term,
                                double rest, double gathered)
 {
@@ -161,7 +158,7 @@ static mlff_work work_painn_readout(mlff_backend *backend, const mlff_painn_read
 
 /* ---- ANI --------------------------------------------------------------------------------------------------------- */
 
-/* Of the centres of some rows: edges, and pairs of edges within the angular cutoff. */
+/* Counts edges, and pairs of edges within the angular cutoff, of the centers of some rows. */
 static void count_environments(const mlff_backend *backend, const mlff_aev *aev, const mlff_aev_args *a, double *pairs,
                                double *triples)
 {
@@ -186,7 +183,7 @@ static void count_environments(const mlff_backend *backend, const mlff_aev *aev,
   }
 }
 
-/* times: of the way back against the way there; `width`: reals of an edge. */
+/* times: backward over forward operations; width: reals per edge. */
 static mlff_work aev_work(const mlff_backend *backend, const mlff_aev *aev, const mlff_aev_args *a, double times,
                           double width)
 {
@@ -214,8 +211,8 @@ static mlff_work work_aev_backward(mlff_backend *backend, mlff_aev *aev, const m
 
 /* ---- NequIP ------------------------------------------------------------------------------------------------------ */
 
-/* Of an edge: the radial weights, and each path's coupling of 2 l1 + 1 with 2 l3 + 1 components. `times`: products for
- * each of these. */
+/* Per edge: the radial weights, and the coupling of 2 l1 + 1 with 2 l3 + 1 components for each path. times: products
+ * per component. */
 static mlff_work nequip_message(const mlff_backend *backend, const mlff_nequip_message_args *a, double times)
 {
   const double n = edges_of(a->edges, a->begin, a->end);

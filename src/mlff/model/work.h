@@ -1,18 +1,17 @@
-/* work.h: what operations have to do, counted from their arguments. */
+/* work.h: work of operations, counted from their arguments. */
 #ifndef MLFF_WORK_H
 #define MLFF_WORK_H
 
 #include "../backend/ops.h"
 
-/* Of one call. flop: floating-point operations of the formulas in ops.h and in the headers of the families, a
- * multiplication with an addition as two. bytes: of the arrays that a call reads and writes, once for each element, and
- * for each edge what it gathers from a neighbour. */
+/* Work of one call. flop: floating-point operations of the formulas in ops.h and ops_*.h (multiply-add = 2). bytes:
+ * arrays read and written, each element once, and the data gathered from neighbors, once per edge. */
 typedef struct mlff_work {
   double flop, bytes;
 } mlff_work;
 
-/* A function for each operation that is counted, with the operation's arguments; NULL for the others. Called before the
- * operation. Arrays of edges are read, so that it is for CPUs alone. */
+/* A function per counted operation, with the operation's arguments; NULL for the others. Called before the operation.
+ * Reads arrays of edges, so it is for CPUs only. */
 typedef struct mlff_work_table {
 #define OP(name, returns, parameters, arguments, span, forecast, bodies) mlff_work(*name) parameters;
 #include "../backend/op_list.h"

@@ -1,11 +1,11 @@
-/* yaml_get.c: typed getters of a model file. Each marks what it read as used; errors name file, line and key. */
+/* yaml_get.c: typed getters of a model file. Each marks its key as used; errors have file, line and key. */
 #include "modelfile_impl.h"
 
 #include <math.h>
 #include <stdarg.h>
 #include <string.h>
 
-/* "a.b.c" of a node. */
+/* Writes the path of a node, "a.b.c". */
 static void path_of(const mlff_yaml *node, char *text, size_t size)
 {
   const mlff_yaml *chain[MLFF_YAML_MAX_DEPTH + 1];
@@ -115,7 +115,7 @@ mlff_status mlff_yaml_double(const mlff_modelfile *file, const mlff_yaml *parent
   return MLFF_OK;
 }
 
-/* Characters that act on a terminal that a text is printed on, other than the end of a line and the tab. */
+/* Control characters of terminals, except newline and tab. */
 static int has_control(const char *text)
 {
   for (const unsigned char *c = (const unsigned char *) text; *c; c++)

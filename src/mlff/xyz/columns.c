@@ -1,4 +1,4 @@
-/* columns.c: Properties, and lines of atoms; see xyz_impl.h. */
+/* columns.c: Properties and lines of atoms; see xyz_impl.h. */
 #include "../model/modelfile_impl.h"
 #include "xyz_impl.h"
 
@@ -14,7 +14,7 @@ static mlff_status fail_memory(mlff_error *error)
   return mlff_fail(error, MLFF_E_NOMEM, "out of memory for the atoms of an XYZ file");
 }
 
-/* Cuts a word off at the next colon; NULL: the text has ended. */
+/* Splits off a word at the next colon; NULL at the end of the text. */
 static char *next_part(char **text)
 {
   char *part = *text, *colon = part ? strchr(part, ':') : NULL;
@@ -47,7 +47,7 @@ static mlff_status add_column(xyz_table *t, const char *name, const char *kind, 
   return MLFF_OK;
 }
 
-/* Memory of columns belongs to a kind and a width: a table of another shape begins anew. */
+/* Memory of columns depends on kind and width: a table of another shape starts from zero. */
 static void forget(xyz_table *t)
 {
   for (int k = 0; k < t->n_columns; k++) {
@@ -94,8 +94,8 @@ static int grow(void *array, size_t bytes)
   return grown != NULL;
 }
 
-/* Room for atom i, twice as much as before and at most for `most`: a frame takes no more memory than its lines warrant,
- * independent of the number of atoms it begins with. */
+/* Reserves memory for atom i, doubling up to `most`: memory depends on the lines of a frame, not on its stated number
+ * of atoms. */
 static mlff_status make_room(xyz_table *t, int32_t i, int32_t most, mlff_error *error)
 {
   if (i < t->room) return MLFF_OK;
@@ -124,7 +124,7 @@ static mlff_status append_word(xyz_table *t, int k, const char *word, char betwe
   return MLFF_OK;
 }
 
-/* As ASE: AL and al are Al. 0: no symbol. */
+/* As in ASE, AL and al are Al. Returns 0 for other texts. */
 static int32_t symbol_number(const char *word)
 {
   char symbol[4] = "";

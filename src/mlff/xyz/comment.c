@@ -1,8 +1,8 @@
 /* comment.c: the second line of a frame; see xyz_impl.h.
  *
- * The rules are those of ASE's reader (ase.io.extxyz.key_val_str_to_dict), but for lines that it reads in another way
- * than they look: quotes and brackets that are not closed or begin within a word, a value that would swallow the next
- * key. These are errors, unless the line has none of the words that a structure depends on: then it is free text.
+ * The rules are those of ASE's reader (ase.io.extxyz.key_val_str_to_dict), except for lines that it silently misreads:
+ * quotes and brackets that are not closed or begin within a word, a value that would include the next key. These are
+ * errors, unless the line contains none of the words Lattice, pbc and Properties: then it is free text.
  */
 #include "xyz_impl.h"
 
@@ -10,7 +10,7 @@
 #include <string.h>
 #include <strings.h>
 
-/* A name, a value or a lone word as it stands in the line. */
+/* A name, a value or a word without value, as in the line. */
 typedef struct item {
   const char *first, *end;
   char opening; /* quote or bracket; 0: none */
@@ -21,8 +21,8 @@ typedef struct parser {
   char *texts;    /* next free byte */
   double *values; /* next free value */
   const char *place;
-  const char *reason; /* why the line cannot be read at `at`; NULL: it can */
-  int is_final;       /* an error also of a line that could be free text */
+  const char *reason; /* why the line cannot be read at `place`; NULL without an error */
+  int is_final;       /* an error even if the line could be free text */
 } parser;
 
 static int fail_at(parser *p, const char *place, const char *reason)
@@ -49,7 +49,7 @@ static const char *skip_blanks(const char *s)
   return s;
 }
 
-/* Behind the quote that closes the one at s; NULL: none does. */
+/* Position after the quote that closes the one at s; NULL if there is none. */
 static const char *close_quote(const char *s)
 {
   const char quote = *s;
@@ -58,7 +58,7 @@ static const char *close_quote(const char *s)
   return *s ? s + 1 : NULL;
 }
 
-/* The same of a bracket. For ASE it ends at the first closing one: what it would read in another way is not closed. */
+/* The same for a bracket. ASE ends at the first closing one; nested brackets that it would misread count as open. */
 static const char *close_bracket(const char *s)
 {
   const char opening = *s, closing = opening == '(' ? ')' : opening == '[' ? ']' : '}';
@@ -81,7 +81,7 @@ static int has(const char *first, const char *end, char c)
   return memchr(first, c, (size_t) (end - first)) != NULL;
 }
 
-/* A word ends at a blank, a name also at an equals sign. */
+/* Reads a word, which ends at a blank, a name also at an equals sign. */
 static int scan_word(parser *p, const char *s, int is_value, item *found)
 {
   *found = (item){.first = s};
@@ -105,7 +105,7 @@ static int scan(parser *p, const char *s, int is_value, item *found)
   const int is_quote = *s == '"' || *s == '\'', is_bracket = *s == '[' || *s == '{';
   const char *end = is_quote ? close_quote(s) : is_bracket || *s == '(' ? close_bracket(s) : NULL;
   const int ends = end && (!*end || is_blank(*end) || (!is_value && *end == '='));
-  if (*s == '(' && (!ends || has(s, end, '='))) end = NULL; /* ASE takes round brackets for letters */
+  if (*s == '(' && (!ends || has(s, end, '='))) end = NULL; /* round brackets are letters in ASE */
   if (!end && !is_quote && !is_bracket) return scan_word(p, s, is_value, found);
   if (!end) return fail_at(p, s, is_quote ? "the quote is not closed" : "the bracket is not closed");
   if (!ends) return fail_at(p, s, "expected a blank after the closing quote or bracket");
@@ -120,7 +120,7 @@ static int is_letter(char c)
   return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
 }
 
-/* Lattice, pbc or Properties, if that is the word, in any case. */
+/* Returns Lattice, pbc or Properties if it is the word, in any case; else NULL. */
 static const char *special_word(const char *first, size_t length)
 {
   static const char *const words[] = {"Lattice", "pbc", "Properties"};
@@ -129,7 +129,7 @@ static const char *special_word(const char *first, size_t length)
   return NULL;
 }
 
-/* Where one of these words is in a text, with an equals sign behind it if that is wanted; NULL: nowhere. */
+/* Finds one of these words in a text, optionally followed by an equals sign; NULL if there is none. */
 static const char *find_special(const char *s, const char *end, int with_equals)
 {
   while (s < end) {
@@ -169,14 +169,14 @@ static const char *keep(parser *p, const char *first, const char *end, int with_
   return out;
 }
 
-/* The text without quotes and brackets; round ones stay, which ASE takes for letters. */
+/* Copies the text without quotes and brackets, except round ones, which are letters in ASE. */
 static const char *keep_inside(parser *p, const item *i)
 {
   const int cut = i->opening && i->opening != '(';
   return keep(p, i->first + cut, i->end - cut, 0);
 }
 
-/* Reads all words of a text as one kind; -1: they are not. */
+/* Reads all words of a text as one kind; -1 if they are not of it. */
 static int read_words(const char *text, const char *between, char kind, double *values)
 {
   int n = 0;
@@ -246,7 +246,7 @@ static int add_key(parser *p, const item *name, const item *value)
   return 1;
 }
 
-/* name=value, or a lone word. */
+/* Reads name=value, or a word without value. */
 static int read_entry(parser *p)
 {
   item name, value;
@@ -260,7 +260,7 @@ static int read_entry(parser *p)
   if (name.end - name.first == (name.opening ? 2 : 0)) return fail_at(p, p->place, "expected a key before =");
   const char *first = skip_blanks(equals + 1);
   if (!scan(p, first, 1, &value)) {
-    /* of name= other="...", where the quote is not what is wrong */
+    /* name= other="...": the missing value is the error, not the quote */
     const char *inner = strpbrk(first, "= \t");
     if (first > equals + 1 && inner && *inner == '=') fail_at(p, name.first, "this key has no value: write =\"\"");
     return 0;

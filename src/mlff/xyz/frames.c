@@ -95,7 +95,7 @@ static mlff_status read_pbc(mlff_xyz *f, mlff_error *error)
   return MLFF_OK;
 }
 
-/* Keeps a line without blanks at its ends. */
+/* Copies a line without blanks at its ends. */
 static mlff_status keep_free_text(mlff_xyz *f, mlff_error *error)
 {
   const char *first = f->lines.line + strspn(f->lines.line, " \t\v\f");

@@ -46,7 +46,7 @@ void mlff_xyz_lines_close(xyz_lines *l)
   free(l->line);
 }
 
-/* Makes sure that there are bytes; 0 at the end of the file. */
+/* Reads the next chunk if needed; 0 at the end of the file. */
 static int refill(xyz_lines *l)
 {
   if (l->next < l->n_bytes) return 1;
