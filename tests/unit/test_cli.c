@@ -87,7 +87,7 @@ START_TEST(numbers_of_options)
 {
   static const char *const none[] = {"1.5x", "x", "", " 1", "1 ", "0x2", "2,5", ".", "1e", "nan", "inf", "1e999"};
   for (size_t k = 0; k < sizeof none / sizeof *none; k++) {
-    char skin[80], calls[80];
+    char skin[128], calls[128];
     snprintf(skin, sizeof skin, "mlff time: invalid value '%s' of --skin: expected a number from 0 to 100\n", none[k]);
     snprintf(calls, sizeof calls, "mlff soak: invalid value '%s' of --calls: expected an integer from 1 to 10000000\n",
              none[k]);
@@ -300,7 +300,7 @@ static const char *const bad_structures[][2] = {
     {"1\n\nH 0 0 zero\n", "pos of atom 1 is 'zero', not a number"},
     {"1\n\nH 0 0 nan\n", "pos of atom 1 is 'nan', not a finite number"},
     {"1\n\nHydrogen 0 0 0\n", "not a chemical symbol"},
-    {"1\n\nXe 0 0 0\n", "'Xe', which the model does not know"},
+    {"1\n\nXe 0 0 0\n", "'Xe', which is not an element of the model"},
     {"1\nLattice=\"1 2 3\"\nH 0 0 0\n", "Lattice must be nine numbers"},
     {"1\nLattice=\"1 0 0 0 1 0 0 0 1 5\"\nH 0 0 0\n", "Lattice must be nine numbers"},
     {"1\nLattice=\"1 0 0 0 1 0 0 0 9garbage\"\nH 0 0 0\n", "Lattice must be nine numbers"},

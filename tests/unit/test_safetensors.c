@@ -86,7 +86,7 @@ START_TEST(impossible_header_length)
   test_fails(test_model_parse(&m, &file, &error), error, MLFF_E_FORMAT,
              "the file is truncated, damaged or not safetensors");
   test_model_set_weights(&m, huge, 5);
-  test_fails(test_model_parse(&m, &file, &error), error, MLFF_E_FORMAT, "5 bytes are no safetensors file");
+  test_fails(test_model_parse(&m, &file, &error), error, MLFF_E_FORMAT, "5 bytes are not a safetensors file");
   test_model_set_weights(&m, (unsigned char[9]){2, 0, 0, 0, 0, 0, 0, 0, '{'}, 9);
   test_fails(test_model_parse(&m, &file, &error), error, MLFF_E_FORMAT, "header of 2 bytes in a file of 9");
   test_model_free(&m);

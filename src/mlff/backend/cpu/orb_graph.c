@@ -62,10 +62,10 @@ static void write_edge(mlff_orb_graph *out, int64_t e, const candidate *c, doubl
 /* Edges that stay, and the most candidates of an atom. */
 static void count_edges(const mlff_edges *edges, int n_neighbours, int64_t *longest, int64_t *n_edges)
 {
-  const int64_t *row = edges->row.data;
+  const int64_t *edge_row = edges->row.data;
   *longest = *n_edges = 0;
   for (int32_t i = 0; i < edges->n_local; i++) {
-    const int64_t n = row[i + 1] - row[i];
+    const int64_t n = edge_row[i + 1] - edge_row[i];
     if (n > *longest) *longest = n;
     *n_edges += n < n_neighbours ? n : n_neighbours;
   }
@@ -74,7 +74,7 @@ static void count_edges(const mlff_edges *edges, int n_neighbours, int64_t *long
 mlff_status MLFF_CPU(orb_graph_cpu)(mlff_backend *backend, const mlff_graph *graph, const mlff_edges *edges,
                                     int n_neighbours, mlff_orb_graph *out, mlff_error *error)
 {
-  const int64_t *row = edges->row.data;
+  const int64_t *edge_row = edges->row.data;
   const int32_t *nbr = edges->nbr.data, *node = edges->node.data;
   int64_t longest = edges->longest_row, n_edges = (int64_t) edges->n_local * n_neighbours;
   if (!backend->forecast) count_edges(edges, n_neighbours, &longest, &n_edges);
@@ -91,7 +91,7 @@ mlff_status MLFF_CPU(orb_graph_cpu)(mlff_backend *backend, const mlff_graph *gra
   row[0] = 0;
   for (int32_t i = 0; i < edges->n_local; i++) {
     int64_t count = 0;
-    for (int64_t e = row[i]; e < row[i + 1]; e++) all[count++] = candidate_of(graph, i, nbr[e], node[e]);
+    for (int64_t e = edge_row[i]; e < edge_row[i + 1]; e++) all[count++] = candidate_of(graph, i, nbr[e], node[e]);
     const int n_chosen = choose(all, count, n_neighbours, chosen);
     for (int k = 0; k < n_chosen; k++) write_edge(out, row[i] + k, &chosen[k], edges->cutoff);
     row[i + 1] = row[i] + n_chosen;
