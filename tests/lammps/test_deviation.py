@@ -157,6 +157,6 @@ def test_refused(model, tmp_path, options, text):
 
 def test_no_ensemble(zoo, tmp_path):
     """A single network has no members to select or compare."""
-    for options, text in (("members 0:1", "are no ensembles"), ("out_file md.out", "uses only one network")):
+    for options, text in (("members 0:1", "are not ensembles"), ("out_file md.out", "uses only one network")):
         case = Case("bad", box(), mlff(zoo["painn"], options=options))
         assert text in fails(case.text(str(tmp_path), single_point=False) + "run 0\n", tmp_path)
