@@ -154,7 +154,7 @@ def covered(system, model):
     if all(needed[s] <= known for s in MATERIALS):
         return system in MATERIALS
     name = os.path.splitext(os.path.basename(model))[0]
-    own = [s for of in ROLES.values() for s in of if of[s] == name]
+    own = [s for role in ROLES.values() for s in role if role[s] == name]
     return system in own or needed[system] <= known and system != "benzene"
 
 

@@ -76,14 +76,14 @@ def _check_orders(report, latencies):
     sketch = DIGITS + 2 * (_number(report.get("quantiles"), "relative_error") if report.get("quantiles") else 0.0)
     pairs = [("min", "mean", DIGITS), ("mean", "max", DIGITS), ("min", "median", sketch), ("median", "p95", sketch)]
     pairs += [("p95", "p99", sketch), ("p99", "max", sketch)]
-    of = {name: _number(report, f"{name}_latency_ms") for name in LATENCIES}
+    latency = {name: _number(report, f"{name}_latency_ms") for name in LATENCIES}
     for low, high, tolerance in pairs:
-        _order(f"{low}_latency_ms", of[low], f"{high}_latency_ms", of[high], tolerance)
+        _order(f"{low}_latency_ms", latency[low], f"{high}_latency_ms", latency[high], tolerance)
     for value in latencies:
-        _order("min_latency_ms", of["min"], "a value of latencies_ms", value, DIGITS)
-        _order("a value of latencies_ms", value, "max_latency_ms", of["max"], DIGITS)
+        _order("min_latency_ms", latency["min"], "a value of latencies_ms", value, DIGITS)
+        _order("a value of latencies_ms", value, "max_latency_ms", latency["max"], DIGITS)
     for block in _blocks(report, "slow_steps"):
-        _order("latency_ms of a slow step", _number(block, "latency_ms"), "max_latency_ms", of["max"], DIGITS)
+        _order("latency_ms of a slow step", _number(block, "latency_ms"), "max_latency_ms", latency["max"], DIGITS)
     for block in _blocks(report, "components"):
         _order("mean_ms of a component", _number(block, "mean_ms"), "its max_ms", _number(block, "max_ms"), DIGITS)
 

@@ -61,13 +61,13 @@ def _curve(job, quantity, group, name, r, frames, below, rows, figures, title):
         rows.append(missing(quantity, group, why or "nothing to evaluate"))
         return
     start = below[0] or float(r[known][int(np.argmin(y[known]))])
-    at = inward(r[known], y[known], start)
+    r_falls = inward(r[known], y[known], start)
     note = f"from {start:.3g} A, {below[1] if below[0] else 'the minimum'}, to {r[known][0]:.3g} A"
-    if at is not None:
+    if r_falls is not None:
         e, x = y[known], r[known]
-        wall = float(e[(x >= at) & (x <= start)].max() - e[np.argmin(np.abs(x - start))])
-        note += f": the energy falls again at {at:.3g} A, behind a barrier of {max(0.0, wall):.2g} eV"
-    rows.append(row(quantity, group, "repulsive" if at is None else "attractive", note=note))
+        wall = float(e[(x >= r_falls) & (x <= start)].max() - e[np.argmin(np.abs(x - start))])
+        note += f": the energy falls again at {r_falls:.3g} A, behind a barrier of {max(0.0, wall):.2g} eV"
+    rows.append(row(quantity, group, "repulsive" if r_falls is None else "attractive", note=note))
     axes = {"x_label": "distance (A)", "y_label": "energy (eV)"}
     low = max(-SHOWN, min(float(np.min(c["y"])) for c in curves) - 0.5)
     top = min(SHOWN, max(float(np.max(c["y"])) for c in curves) + 0.5)
@@ -78,11 +78,11 @@ def _dimers(job, pairs, rows, figures):
     near, far = _near(job), max(FARTHEST, job.head["cutoff"])
     r = np.round(near * (far / near) ** (np.arange(POINTS) / (POINTS - 1)), 6)
     elements = sorted({e for f in job.frames for e in f["elements"]})
-    sampled = {"-".join(pair): at for pair, at in dataset.shortest_of(job.frames, elements, far).items()}
+    sampled = {"-".join(pair): r_min for pair, r_min in dataset.shortest_of(job.frames, elements, far).items()}
     for pair in pairs:
         name = "-".join(pair)
-        at = lambda x: np.array([[0.0, 0, 0], [float(x), 0, 0]])
-        frames = [{"elements": list(pair), "positions": at(x), "cell": None, "name": f"{name} at {x} A"} for x in r]
+        apart = lambda x: np.array([[0.0, 0, 0], [float(x), 0, 0]])
+        frames = [{"elements": list(pair), "positions": apart(x), "cell": None, "name": f"{name} at {x} A"} for x in r]
         below = sampled.get(name), "the shortest of the labels"
         _curve(job, "dimers", name, f"dimer-{name}", r, frames, below, rows, figures, f"{name} in vacuum")
 

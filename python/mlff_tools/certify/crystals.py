@@ -89,8 +89,8 @@ def _phonons(job, side, system):
 
     def do(evaluate):
         found = vibrations.ForceConstants(evaluate, frame)
-        at, w, ticks = found.path()
-        out = {"edges": found.edges(), "at": at, "path": w, "ticks": ticks, "times": found.times, "farther": []}
+        distances, w, ticks = found.path()
+        out = {"edges": found.edges(), "at": distances, "path": w, "ticks": ticks, "times": found.times, "farther": []}
         if side is job.model:
             farther = vibrations.ForceConstants(evaluate, frame, move=FARTHER * vibrations.MOVE)
             out["farther"] = [farther.frequencies(vibrations.points(frame)[p]).tolist() for p, _, _ in out["edges"]]

@@ -101,8 +101,8 @@ def judge(rows, bars, reasons):
                 out.append({"quantity": name, "group": group, "bar": bar, "verdict": NOT, "text": why, "row": None})
             for r in found:
                 said, text = verdict(r, bar)
-                of = group if group in r.get("also", ()) else r["group"]
-                out.append({"quantity": name, "group": of, "bar": bar, "verdict": said, "text": text, "row": r})
+                group_name = group if group in r.get("also", ()) else r["group"]
+                out.append({"quantity": name, "group": group_name, "bar": bar, "verdict": said, "text": text, "row": r})
     return plain(out)
 
 

@@ -61,13 +61,13 @@ class ForceConstants:
         x, cell = self.big["positions"], self.big["cell"]
         s = np.linalg.solve(self.frame["cell"].T, self.frame["positions"].T).T
         ts = lattice.centrings(self.frame)
-        of = np.empty(len(s), int)
+        primitive = np.empty(len(s), int)
         for a, k in enumerate(self.atoms):
             for t in ts:
                 d = s[k] + t - s
                 d -= np.round(d)
-                of[np.abs(d @ self.frame["cell"]).max(-1) < 1e-4] = a
-        self.of = np.tile(of, len(x) // len(s))
+                primitive[np.abs(d @ self.frame["cell"]).max(-1) < 1e-4] = a
+        self.primitive = np.tile(primitive, len(x) // len(s))
         shifts = np.array([(i, j, k) for i in (-1, 0, 1) for j in (-1, 0, 1) for k in (-1, 0, 1)]) @ cell
         inverse = np.linalg.inv(cell)
         self.vectors = []
@@ -89,7 +89,7 @@ class ForceConstants:
             vectors, weights = self.vectors[a]
             phase = (weights * np.exp(1j * vectors @ wave)).sum(1)
             for b in range(n):
-                mine = self.of == b
+                mine = self.primitive == b
                 d[a, :, b] = np.einsum("j,ijk->ik", phase[mine], self.phi[a][:, mine]) / np.sqrt(mass[a] * mass[b])
         d = d.reshape(3 * n, 3 * n)
         w = np.linalg.eigvalsh((d + d.conj().T) / 2)
@@ -101,16 +101,16 @@ class ForceConstants:
         ends = [*ends[1:], ends[0]] if len(ends) > 2 else ends
         ends = [ends[-1], *ends[:-1], ends[-1]]
         reciprocal = np.linalg.inv(self.frame["cell"]).T
-        at, out, ticks, where = [], [], [], 0.0
+        distances, out, ticks, where = [], [], [], 0.0
         for (name, a), (_, b) in zip(ends, ends[1:]):
             ticks.append((where, name))
             length = float(np.linalg.norm((np.array(b) - a) @ reciprocal))
             for t in np.arange(n) / n:
-                at.append(where + t * length)
+                distances.append(where + t * length)
                 out.append(self.frequencies(np.array(a) + t * (np.array(b) - np.array(a))))
             where += length
         ticks.append((where, ends[-1][0]))
-        return [*at, where], np.array([*out, self.frequencies(ends[-1][1])]), ticks
+        return [*distances, where], np.array([*out, self.frequencies(ends[-1][1])]), ticks
 
     def edges(self):
         """[(point, number of the mode from 1, THz)] at the points of its lattice, degenerate modes once, without the

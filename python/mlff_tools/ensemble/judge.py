@@ -73,10 +73,10 @@ def variance(values):
     values = np.asarray(values, float)
     if len(values) < 2 * statistics.BLOCKS or not np.isfinite(values).all():
         return statistics.NOTHING
-    own = statistics.inefficiency(values) / len(values)
+    share = statistics.inefficiency(values) / len(values)
     found = statistics.mean((values - values.mean()) ** 2)
-    scale = 1 / max(1 - own, 0.5)
-    return Estimate(scale * found.value, scale * found.error, found.enough and own * statistics.LENGTHS <= 1)
+    scale = 1 / max(1 - share, 0.5)
+    return Estimate(scale * found.value, scale * found.error, found.enough and share * statistics.LENGTHS <= 1)
 
 
 # ---- ensembles -----------------------------------------------------------------------------------------------------
@@ -160,8 +160,8 @@ def two_temperatures(first, t1, second, t2):
     a, b = (first - middle) / scale, (second - middle) / scale
     value = _logistic(a, b) / scale / wanted
     parts = [np.array_split(x, statistics.BLOCKS) for x in (a, b)]
-    without = lambda x, k: np.concatenate([y for i, y in enumerate(x) if i != k])
-    left = np.array([_logistic(without(parts[0], k), without(parts[1], k)) for k in range(statistics.BLOCKS)])
+    drop_block = lambda x, k: np.concatenate([y for i, y in enumerate(x) if i != k])
+    left = np.array([_logistic(drop_block(parts[0], k), drop_block(parts[1], k)) for k in range(statistics.BLOCKS)])
     n = statistics.BLOCKS
     error = statistics.student(n - 1) * math.sqrt((n - 1) / n * float(((left - left.mean()) ** 2).sum()))
     enough = all(len(x) / statistics.inefficiency(x) >= statistics.LENGTHS for x in (first, second))
@@ -197,10 +197,10 @@ def exponent(whole, half):
     a, b = (np.array([x.sum() for x in np.array_split(np.asarray(e, float) ** 2, n)]) for e in (whole, half))
     if min(len(whole), len(half)) < 5 * n or not (np.isfinite(a).all() and np.isfinite(b).all() and b.sum() > 0):
         return statistics.NOTHING
-    of = lambda x, y: 0.5 * math.log2(x / y)
-    left = np.array([of(a.sum() - a[k], b.sum() - b[k]) for k in range(n)])
+    log_ratio = lambda x, y: 0.5 * math.log2(x / y)
+    left = np.array([log_ratio(a.sum() - a[k], b.sum() - b[k]) for k in range(n)])
     error = statistics.student(n - 1) * math.sqrt((n - 1) / n * float(((left - left.mean()) ** 2).sum()))
-    return Estimate(of(a.sum(), b.sum()), error, True)
+    return Estimate(log_ratio(a.sum(), b.sum()), error, True)
 
 
 def around(time, energies):

@@ -135,13 +135,13 @@ def pairs(frames):
     return Pairs(*(np.array(c) for c in columns[:-1]), columns[-1])
 
 
-def factors(of):
+def factors(close_pairs):
     """(factor, standard error) of the work and of the three parts of the strain work [4]; NaN where they have none.
 
     Least squares, each pair weighted by what the trapezoidal rule leaves open; errors are robust (HC3)."""
-    sigma = NOISE * (np.abs(of.curvature) + np.abs(of.strain_curvature)) + of.floor
-    x = np.column_stack([of.work, of.strain_work]) / sigma[:, None]
-    y, known = of.energy / sigma, (x**2).sum(0) > 25.0
+    sigma = NOISE * (np.abs(close_pairs.curvature) + np.abs(close_pairs.strain_curvature)) + close_pairs.floor
+    x = np.column_stack([close_pairs.work, close_pairs.strain_work]) / sigma[:, None]
+    y, known = close_pairs.energy / sigma, (x**2).sum(0) > 25.0
     out, error = np.full(4, np.nan), np.full(4, np.nan)
     if not known.any() or len(y) < FEWEST - 1 + known.sum():
         return out, error
@@ -154,27 +154,27 @@ def factors(of):
     return out, error
 
 
-def unexplained(of, fit, error):
+def unexplained(close_pairs, fit, error):
     """The share that neither work nor strain work explains, of the median of the closest pairs that move, and of the
     median pair at rest. About 0 when labels are right, 1 when they have nothing to do with each other."""
     strain = np.where(error[1:] < DECIDED, fit[1:], 1.0)
-    of_forces = of.energy - of.strain_work @ strain
-    left, moves = np.abs(of_forces - of.work), of.size >= AT_REST
-    strained = np.abs([of.strain_curvature, *of.strain_work.T]).max(0)
-    scale = np.abs([of_forces, of.work, of.curvature, MINOR * strained]).max(0)
-    moving = left[moves] / np.maximum(scale, of.floor)[moves]
-    resting = left[~moves] / np.maximum(np.maximum(np.abs(of.energy), strained), of.floor)[~moves]
+    of_forces = close_pairs.energy - close_pairs.strain_work @ strain
+    left, moves = np.abs(of_forces - close_pairs.work), close_pairs.size >= AT_REST
+    strained = np.abs([close_pairs.strain_curvature, *close_pairs.strain_work.T]).max(0)
+    scale = np.abs([of_forces, close_pairs.work, close_pairs.curvature, MINOR * strained]).max(0)
+    moving = left[moves] / np.maximum(scale, close_pairs.floor)[moves]
+    resting = left[~moves] / np.maximum(np.maximum(np.abs(close_pairs.energy), strained), close_pairs.floor)[~moves]
     kinds = moving[: max(FEWEST, len(moving) // 4)], resting
     return tuple(float(np.median(k)) if len(k) >= FEWEST else 0.0 for k in kinds)
 
 
-def is_upside_down(of):
+def is_upside_down(close_pairs):
     """Whether forces push atoms away from where they are bound, in directions of all kinds: energy and forces have
     the wrong sign. Scans along one path, as over a saddle point, do not count."""
-    curved = np.nonzero(np.abs(of.curvature) > of.floor)[0]
-    if len(curved) < FEWEST or (of.curvature[curved] < 0).mean() < 0.9:
+    curved = np.nonzero(np.abs(close_pairs.curvature) > close_pairs.floor)[0]
+    if len(curved) < FEWEST or (close_pairs.curvature[curved] < 0).mean() < 0.9:
         return False
-    mine = [of.direction[k] for k in curved]
+    mine = [close_pairs.direction[k] for k in curved]
     apart = [abs(float(a @ b)) for a, b in zip(mine, mine[1:]) if len(a) == len(b)]
     return len(apart) >= FEWEST - 1 and float(np.mean(apart)) < 0.7
 
@@ -200,17 +200,17 @@ def check(frames, limit=None):
 def check_work(frames):
     """(notes on what the frames cannot decide, whether the stress is known to be right); FrameError when energies,
     forces and stress do not fit each other."""
-    of = pairs(frames)
-    n = 0 if of is None else len(of.energy)
+    close_pairs = pairs(frames)
+    n = 0 if close_pairs is None else len(close_pairs.energy)
     _check_zeros(frames)
-    if n < FEWEST or len(np.unique([of.first, of.second])) <= FEWEST:
+    if n < FEWEST or len(np.unique([close_pairs.first, close_pairs.second])) <= FEWEST:
         text = f"{n} pairs of frames are close to each other" if n else "no two frames are close to each other"
         return [f"{text}: energies, forces and stress were not compared ({FEWEST} pairs decide)"], False
-    fit, error = factors(of)
-    where = f"{frames[int(of.first[0])]['source']} and the frames near it"
-    share, resting = unexplained(of, fit, error)
-    also = ", or the stress is wrong" if of.strain_work.any() else ""
-    scaled = of._replace(work=fit[0] * of.work, curvature=fit[0] * of.curvature)
+    fit, error = factors(close_pairs)
+    where = f"{frames[int(close_pairs.first[0])]['source']} and the frames near it"
+    share, resting = unexplained(close_pairs, fit, error)
+    also = ", or the stress is wrong" if close_pairs.strain_work.any() else ""
+    scaled = close_pairs._replace(work=fit[0] * close_pairs.work, curvature=fit[0] * close_pairs.curvature)
     if _is_off(fit[0], error[0]) and min(share, unexplained(scaled, fit, error)[0]) < UNEXPLAINED:
         raise FrameError(
             f"{where}: from frame to frame the energies change by {fit[0]:.4g} times the work of the forces, which "
@@ -223,7 +223,7 @@ def check_work(frames):
             f"median of {n} pairs of close frames: the forces are not those of these energies{also}. Check the order "
             "of the atoms, the columns, and whether all frames have one reference energy"
         )
-    if is_upside_down(of):
+    if is_upside_down(close_pairs):
         raise FrameError(
             f"{where}: the forces drive the atoms away from where they are bound, in {n} pairs of close frames: "
             "energies and forces both have the wrong sign"

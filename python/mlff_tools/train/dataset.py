@@ -241,10 +241,10 @@ def closest_of(structures, elements, cutoff=5.0):
             for u in met[met >= t]:
                 both = near[:, t, 1] if t == u else np.maximum(near[:, t, 0], near[:, u, 0])
                 np.minimum.at(triples[:, t, u], species, both)
-    of = lambda *at: tuple(elements[k] for k in at)
+    names = lambda *indices: tuple(elements[k] for k in indices)
     return (
-        {of(s, t): float(pairs[s, t]) for s in range(n) for t in range(s, n) if np.isfinite(pairs[s, t])},
-        {of(*at): float(triples[tuple(at)]) for at in np.argwhere(np.isfinite(triples)).tolist()},
+        {names(s, t): float(pairs[s, t]) for s in range(n) for t in range(s, n) if np.isfinite(pairs[s, t])},
+        {names(*k): float(triples[tuple(k)]) for k in np.argwhere(np.isfinite(triples)).tolist()},
     )
 
 
@@ -263,9 +263,9 @@ def _nearest(x, species, cell, n, cutoff):
     square[(square >= cutoff**2) | (square <= 1e-6)] = np.inf
     out = np.full((len(x), n, 2), np.inf)
     for t in np.unique(species):
-        of = square[:, species[owner] == t]
-        if of.shape[1] > 1:
-            out[:, t] = np.sort(np.partition(of, 1, axis=1)[:, :2], axis=1)
+        to_species = square[:, species[owner] == t]
+        if to_species.shape[1] > 1:
+            out[:, t] = np.sort(np.partition(to_species, 1, axis=1)[:, :2], axis=1)
         else:
-            out[:, t, :1] = of
+            out[:, t, :1] = to_species
     return np.sqrt(out)

@@ -62,7 +62,7 @@ def run(args):
     if args.dry_run:
         return plan.show(wanted, programs(args, wanted), write)
     folder, found = args.out or wanted.name, programs(args, wanted)
-    with distilling.own(folder):
+    with distilling.claim(folder):
         work = distilling.Run(wanted, folder, found, write)
         work.check_recipe()
         if args.other:

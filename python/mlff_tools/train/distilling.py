@@ -43,7 +43,7 @@ def _digest(value):
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
-def own(folder):
+def claim(folder):
     """The folder for this process alone; ModelError where it is another's."""
     if os.path.isdir(folder) and os.listdir(folder) and not os.path.exists(os.path.join(folder, NAME)):
         raise ModelError(f"{folder}: exists and is not a folder of mlff distill: choose another --out")

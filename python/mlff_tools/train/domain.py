@@ -144,8 +144,10 @@ def added(said, found, note):
         pairs = {frozenset(pair.split("-")): r for pair, r in out["distances"].items()}
         shortest = lambda centre, ends: [pairs.get(frozenset((centre, end)), 0.0) for end in ends.split("-")]
         out["triples"] = {
-            centre: {ends: max(r, *shortest(centre, ends)) for ends, r in of.items() if all(shortest(centre, ends))}
-            for centre, of in found["triples"].items()
+            centre: {
+                ends: max(r, *shortest(centre, ends)) for ends, r in closest.items() if all(shortest(centre, ends))
+            }
+            for centre, closest in found["triples"].items()
         }
     return {**out, "description": said["description"] + (f"; {', '.join(new)}: {note}" if new else "")}
 

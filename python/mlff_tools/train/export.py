@@ -52,8 +52,8 @@ def _repulsion(config, about):
     if not config.get("repulsion"):
         return {}
     nearest = about["spanned"].get("distances", {})
-    of = {pair: float(np.floor(1000 * REPULSION * r) / 1000) for pair, r in nearest.items()}
-    return {"repulsion": {"kind": "zbl", "cutoffs": of}} if of else {}
+    cutoffs = {pair: float(np.floor(1000 * REPULSION * r) / 1000) for pair, r in nearest.items()}
+    return {"repulsion": {"kind": "zbl", "cutoffs": cutoffs}} if cutoffs else {}
 
 
 def _provenance(trainer, about):

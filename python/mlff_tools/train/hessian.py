@@ -60,7 +60,7 @@ def joined(frames, labelled):
     return out
 
 
-def without(frame):
+def strip_products(frame):
     """The frame without products, which another teacher may have made."""
     return {**frame, "columns": {name: v for name, v in frame["columns"].items() if name not in COLUMNS}}
 

@@ -23,7 +23,7 @@ def write_labels(path, frames, student, program):
         products = iter(hessian.joined(mine, labelling.ask(teacher, hessian.probes(mine))) if mine else ())
     finally:
         teacher.close()
-    made = [next(products) if has_one else hessian.without(frame) for frame, has_one in zip(frames, chosen)]
+    made = [next(products) if has_one else hessian.strip_products(frame) for frame, has_one in zip(frames, chosen)]
     for frame in made:  # no longer what the teacher has labelled
         frame["info"] = {key: value for key, value in frame["info"].items() if key != "frame_sha256"}
     os.makedirs(os.path.dirname(path), exist_ok=True)

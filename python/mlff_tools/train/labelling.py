@@ -297,7 +297,7 @@ def _to_do(teacher, frames, file, write, share):
     bare = sum(hessian.is_chosen(f, share) and not hessian.is_known(f) for f in held.values())
     if bare:
         write(f"{bare} of its frames stay without Hessian-vector products: label into another file to have them")
-    return todo if teacher.identity["kind"] == "labels" else [hessian.without(f) for f in todo]
+    return todo if teacher.identity["kind"] == "labels" else [hessian.strip_products(f) for f in todo]
 
 
 def label(teacher, frames, file, write, share=0.0):

@@ -106,9 +106,9 @@ def surface(lattice, elements, constant, miller, size, vacuum=VACUUM):
     return {"elements": symbols, "positions": positions, "cell": np.diag([nx * lengths[0], ny * lengths[1], thick])}
 
 
-def vacancy(remove=1, seed=1, **of):
+def vacancy(remove=1, seed=1, **crystal_keys):
     """A crystal without `remove` of its atoms, drawn by the seed."""
-    whole = crystal(**of)
+    whole = crystal(**crystal_keys)
     n = len(whole["elements"])
     if remove >= n:
         raise FrameError(f"{remove} of {n} atoms are to be removed: none would be left")

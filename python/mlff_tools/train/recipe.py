@@ -49,78 +49,78 @@ class Recipe:
             raise RecipeError(f"{path}: is nested more than {MOST_DEPTH} levels deep") from e
         self.value = None if node is None else self._plain(node, ())
 
-    def _plain(self, node, at):
-        self.lines.setdefault(at, node.start_mark.line + 1)
-        if len(at) > MOST_DEPTH:
-            self.fail(at[:1], f"is nested more than {MOST_DEPTH} levels deep")
+    def _plain(self, node, key_path):
+        self.lines.setdefault(key_path, node.start_mark.line + 1)
+        if len(key_path) > MOST_DEPTH:
+            self.fail(key_path[:1], f"is nested more than {MOST_DEPTH} levels deep")
         if len(self.lines) > MOST_VALUES:
-            self.fail(at[:1], f"makes more than {MOST_VALUES} values")
+            self.fail(key_path[:1], f"makes more than {MOST_VALUES} values")
         if isinstance(node, yaml.SequenceNode):
-            return [self._plain(child, (*at, k)) for k, child in enumerate(node.value)]
+            return [self._plain(child, (*key_path, k)) for k, child in enumerate(node.value)]
         if isinstance(node, yaml.MappingNode):
             out = {}
             for key, child in node.value:
                 name = str(key.value)
-                self.lines.setdefault((*at, name), key.start_mark.line + 1)
+                self.lines.setdefault((*key_path, name), key.start_mark.line + 1)
                 if name in out:
-                    self.lines[(*at, name)] = key.start_mark.line + 1
-                    self.fail((*at, name), "duplicate key")
-                out[name] = self._plain(child, (*at, name))
+                    self.lines[(*key_path, name)] = key.start_mark.line + 1
+                    self.fail((*key_path, name), "duplicate key")
+                out[name] = self._plain(child, (*key_path, name))
             return out
         loader = yaml.SafeLoader("")
         try:
             return loader.construct_object(node, deep=True)
         except CONVERSION:
             return self.fail(
-                at, f"{node.value!r} cannot be read as {node.tag.rpartition(':')[2]}; quote it if it is a text"
+                key_path, f"{node.value!r} cannot be read as {node.tag.rpartition(':')[2]}; quote it if it is a text"
             )
         finally:
             loader.dispose()
 
-    def fail(self, at, text):
+    def fail(self, key_path, text):
         """Raises a RecipeError about the key `at`, a tuple of keys and indices."""
-        name = "".join(f"[{k + 1}]" if isinstance(k, int) else f".{k}" for k in at).lstrip(".")
-        line = self.lines.get(at) or self.lines.get(at[:-1]) or 1
+        name = "".join(f"[{k + 1}]" if isinstance(k, int) else f".{k}" for k in key_path).lstrip(".")
+        line = self.lines.get(key_path) or self.lines.get(key_path[:-1]) or 1
         raise RecipeError(f"{self.path}:{line}: {name + ': ' if name else ''}{text}")
 
-    def get(self, at):
+    def get(self, key_path):
         value = self.value
-        for key in at:
+        for key in key_path:
             value = value[key]
         return value
 
-    def mapping(self, at, allowed, needed=()):
+    def mapping(self, key_path, allowed, needed=()):
         """The mapping there; its keys must be among `allowed`, with all of `needed`."""
-        value, text = self.get(at), ", ".join(allowed)
+        value, text = self.get(key_path), ", ".join(allowed)
         if not isinstance(value, dict):
-            self.fail(at, f"must be a mapping with the keys {text}")
+            self.fail(key_path, f"must be a mapping with the keys {text}")
         for key in value:
             if key not in allowed:
-                self.fail((*at, key), f"is not known; allowed are {text}")
+                self.fail((*key_path, key), f"is not known; allowed are {text}")
         for key in needed:
             if key not in value:
-                self.fail(at, f"has no {key}; allowed are {text}")
+                self.fail(key_path, f"has no {key}; allowed are {text}")
         return value
 
-    def check(self, at, good, allowed):
+    def check(self, key_path, good, allowed):
         """Fails unless good(value) holds; allowed: words for what is."""
-        value = self.get(at)
+        value = self.get(key_path)
         try:
             is_good = good(value)
         except TypeError:  # of a kind that cannot be asked this, as a list where a word belongs
             is_good = False
         if not is_good:
-            self.fail(at, f"is {shown(value)}; allowed is {allowed}")
+            self.fail(key_path, f"is {shown(value)}; allowed is {allowed}")
 
-    def checked(self, at, table, needed=()):
+    def checked(self, key_path, table, needed=()):
         """The mapping there, whose keys are those of `table`, {key: (good, allowed)}, with all of `needed`."""
-        value = self.mapping(at, tuple(table), needed)
+        value = self.mapping(key_path, tuple(table), needed)
         for key in value:
-            self.check((*at, key), *table[key])
+            self.check((*key_path, key), *table[key])
         return value
 
-    def one_of(self, at, names):
-        self.check(at, lambda v: v in names, "one of " + ", ".join(names))
+    def one_of(self, key_path, names):
+        self.check(key_path, lambda v: v in names, "one of " + ", ".join(names))
 
 
 NAME = (
@@ -164,51 +164,51 @@ LABEL_KEYS = ("energy", "forces", "stress", "virial", "energies")
 PRECISIONS = ("fp32", "fp64", "mixed")
 
 
-def _ase(recipe, at):
-    value = recipe.mapping(at, ("python", "calculator", "arguments"), ("calculator",))
+def _ase(recipe, key_path):
+    value = recipe.mapping(key_path, ("python", "calculator", "arguments"), ("calculator",))
     good = lambda v: isinstance(v, str) and all(v.partition(":")[::2])
-    recipe.check((*at, "calculator"), good, "module:function, as ase.calculators.emt:EMT")
+    recipe.check((*key_path, "calculator"), good, "module:function, as ase.calculators.emt:EMT")
     if "python" in value:
         good = lambda v: isinstance(v, str) and shutil.which(os.path.join(recipe.folder, v) if "/" in v else v)
-        recipe.check((*at, "python"), good, "the path of a Python")
+        recipe.check((*key_path, "python"), good, "the path of a Python")
     if "arguments" in value:
-        recipe.check((*at, "arguments"), lambda v: isinstance(v, dict), "a mapping of names and values")
+        recipe.check((*key_path, "arguments"), lambda v: isinstance(v, dict), "a mapping of names and values")
 
 
-def _commands(recipe, at):
-    recipe.check(at, texts, "a list of commands, as [pair_style sw, 'pair_coeff * * Si.sw Si']")
+def _commands(recipe, key_path):
+    recipe.check(key_path, texts, "a list of commands, as [pair_style sw, 'pair_coeff * * Si.sw Si']")
     try:
-        split_commands(recipe.get(at))
+        split_commands(recipe.get(key_path))
     except TeacherError as e:
-        recipe.fail(at, str(e))
+        recipe.fail(key_path, str(e))
 
 
-def check_potential(recipe, at, kinds, more=()):
+def check_potential(recipe, key_path, kinds, more=()):
     """A section that names what gives forces: one of `kinds` of TEACHERS with what belongs to it."""
     allowed = tuple(dict.fromkeys(key for kind in kinds for key in TEACHERS[kind])) + ("timeout", *more)
-    value = recipe.mapping(at, allowed)
+    value = recipe.mapping(key_path, allowed)
     found = [kind for kind in kinds if kind in value]
     if len(found) != 1:
-        recipe.fail(at, f"must have one of {', '.join(kinds)}, and has {' and '.join(found) or 'none'}")
-    recipe.mapping(at, (*TEACHERS[found[0]], "timeout", *more))
+        recipe.fail(key_path, f"must have one of {', '.join(kinds)}, and has {' and '.join(found) or 'none'}")
+    recipe.mapping(key_path, (*TEACHERS[found[0]], "timeout", *more))
     text = lambda v: isinstance(v, str) and v.strip()
     if found[0] == "lammps":
-        _commands(recipe, (*at, "lammps"))
+        _commands(recipe, (*key_path, "lammps"))
     elif found[0] == "ase":
-        _ase(recipe, (*at, "ase"))
+        _ase(recipe, (*key_path, "ase"))
     else:
-        recipe.check((*at, found[0]), text, "the name of a file")
+        recipe.check((*key_path, found[0]), text, "the name of a file")
     if "precision" in value:
-        recipe.one_of((*at, "precision"), PRECISIONS)
+        recipe.one_of((*key_path, "precision"), PRECISIONS)
     if "types" in value:
-        recipe.check((*at, "types"), elements, "a list of chemical symbols")
+        recipe.check((*key_path, "types"), elements, "a list of chemical symbols")
     if "keys" in value:
-        for key in recipe.mapping((*at, "keys"), LABEL_KEYS):
-            recipe.check((*at, "keys", key), text, "a name")
+        for key in recipe.mapping((*key_path, "keys"), LABEL_KEYS):
+            recipe.check((*key_path, "keys", key), text, "a name")
     if "stress_limit" in value:
-        recipe.check((*at, "stress_limit"), number(0, 1e7), "GPa, up to which the stress of the labels is right")
+        recipe.check((*key_path, "stress_limit"), number(0, 1e7), "GPa, up to which the stress of the labels is right")
     if "timeout" in value:
-        recipe.check((*at, "timeout"), number(0, 1e7), "seconds for one structure")
+        recipe.check((*key_path, "timeout"), number(0, 1e7), "seconds for one structure")
     return value
 
 

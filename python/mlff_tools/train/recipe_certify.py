@@ -139,16 +139,16 @@ def bars(recipe):
     for name, quantity in QUANTITIES.items():
         if name not in value:
             continue
-        at, given = ("bars", name), value[name]
+        key_path, given = ("bars", name), value[name]
         if isinstance(given, dict):
             if not given:
-                recipe.fail(at, "names no group")
+                recipe.fail(key_path, "names no group")
             for group in given:
-                recipe.check((*at, group), lambda v, q=quantity: limit(v, q) is not None, _allowed(quantity))
+                recipe.check((*key_path, group), lambda v, q=quantity: limit(v, q) is not None, _allowed(quantity))
             out[name] = dict(given)
             continue
         text = _allowed(quantity) + ", or groups with one each, as {all: ...}"
-        recipe.check(at, lambda v, q=quantity: limit(v, q) is not None, text)
+        recipe.check(key_path, lambda v, q=quantity: limit(v, q) is not None, text)
         out[name] = {"all": given}
     return out
 
@@ -180,12 +180,12 @@ def _systems(recipe, value):
     return value.get("systems", ())
 
 
-def _system(recipe, at):
-    if _text(recipe.get(at)):
+def _system(recipe, key_path):
+    if _text(recipe.get(key_path)):
         return
-    if not isinstance(recipe.get(at), dict):
+    if not isinstance(recipe.get(key_path), dict):
         what = "a structure as in the section structures, with kind, temperature, ..., or the name of a system"
-        recipe.fail(at, f"must be a mapping: {what}")
+        recipe.fail(key_path, f"must be a mapping: {what}")
     for key, (good, allowed) in SYSTEM.items():
-        if key in recipe.get(at):
-            recipe.check((*at, key), good, allowed)
+        if key in recipe.get(key_path):
+            recipe.check((*key_path, key), good, allowed)

@@ -56,14 +56,14 @@ CHECKS = {
 
 def rounds(recipe):
     """The section rounds with its defaults, checked; of a recipe without it, no rounds."""
-    at = ("rounds",)
+    key_path = ("rounds",)
     if "rounds" not in recipe.value:
         return dict(DEFAULTS)
-    value = {**DEFAULTS, **recipe.checked(at, CHECKS, ("count",))}
+    value = {**DEFAULTS, **recipe.checked(key_path, CHECKS, ("count",))}
     if value["every"] > value["time"]:
-        recipe.fail((*at, "every"), f"is {value['every']} ps, longer than the {value['time']} ps of a run")
+        recipe.fail((*key_path, "every"), f"is {value['every']} ps, longer than the {value['time']} ps of a run")
     if value["count"] and "labels" in recipe.value["teacher"]:
-        recipe.fail((*at, "count"), "a file of labels cannot label new frames; allowed is 0")
+        recipe.fail((*key_path, "count"), "a file of labels cannot label new frames; allowed is 0")
     return value
 
 

@@ -41,68 +41,70 @@ ITEM = (*KINDS, *COPIES, "dynamics")
 LATTICE = ("lattice", "elements", "constant")
 
 
-def _lattice(recipe, at, lattices_, more=(), needed=()):
-    value = recipe.mapping(at, (*LATTICE, *more), (*LATTICE, *needed))
-    recipe.one_of((*at, "lattice"), tuple(lattices_))
+def _lattice(recipe, key_path, lattices_, more=(), needed=()):
+    value = recipe.mapping(key_path, (*LATTICE, *more), (*LATTICE, *needed))
+    recipe.one_of((*key_path, "lattice"), tuple(lattices_))
     n = len(lattices.LATTICES[value["lattice"]])
-    recipe.check((*at, "elements"), lambda v: elements(v) and len(v) == n, f"a list of {n} chemical symbol(s)")
+    recipe.check((*key_path, "elements"), lambda v: elements(v) and len(v) == n, f"a list of {n} chemical symbol(s)")
     length = number(0.5, 100)
     if value["lattice"] == "hcp":
         good = lambda v: isinstance(v, list) and len(v) == 2 and all(map(length, v))
-        recipe.check((*at, "constant"), good, "[a, c] in A")
+        recipe.check((*key_path, "constant"), good, "[a, c] in A")
     else:
-        recipe.check((*at, "constant"), length, "a length in A from 0.5 to 100")
+        recipe.check((*key_path, "constant"), length, "a length in A from 0.5 to 100")
     if "supercell" in value:
         good = lambda v: isinstance(v, list) and len(v) == 3 and all(map(count(1, 1000), v))
-        recipe.check((*at, "supercell"), good, "three whole numbers from 1, as [2, 2, 2]")
+        recipe.check((*key_path, "supercell"), good, "three whole numbers from 1, as [2, 2, 2]")
     return value
 
 
-def _crystal(recipe, at):
-    _lattice(recipe, at, lattices.LATTICES, ("supercell",))
+def _crystal(recipe, key_path):
+    _lattice(recipe, key_path, lattices.LATTICES, ("supercell",))
 
 
-def _vacancy(recipe, at):
-    value = _lattice(recipe, at, lattices.LATTICES, ("supercell", "remove"))
+def _vacancy(recipe, key_path):
+    value = _lattice(recipe, key_path, lattices.LATTICES, ("supercell", "remove"))
     cells = value.get("supercell", [1, 1, 1])
     n = sum(map(len, lattices.LATTICES[value["lattice"]])) * cells[0] * cells[1] * cells[2]
     if "remove" in value:
-        recipe.check((*at, "remove"), count(1, n - 1), f"a whole number from 1 to {n - 1}, of {n} atoms")
+        recipe.check((*key_path, "remove"), count(1, n - 1), f"a whole number from 1 to {n - 1}, of {n} atoms")
     elif n < 2:
-        recipe.fail(at, "has one atom: give it a supercell")
+        recipe.fail(key_path, "has one atom: give it a supercell")
 
 
-def _surface(recipe, at):
-    value = _lattice(recipe, at, lattices.CUBIC, ("miller", "size", "vacuum"), ("miller", "size"))
+def _surface(recipe, key_path):
+    value = _lattice(recipe, key_path, lattices.CUBIC, ("miller", "size", "vacuum"), ("miller", "size"))
     value["miller"] = str(value["miller"])
-    recipe.one_of((*at, "miller"), tuple(lattices.MILLER))
+    recipe.one_of((*key_path, "miller"), tuple(lattices.MILLER))
     good = lambda v: isinstance(v, list) and len(v) == 3 and all(map(count(1, 1000), v))
-    recipe.check((*at, "size"), good, "[nx, ny, layers], whole numbers from 1")
+    recipe.check((*key_path, "size"), good, "[nx, ny, layers], whole numbers from 1")
     if "vacuum" in value:
-        recipe.check((*at, "vacuum"), number(0, 1000), "a length in A")
+        recipe.check((*key_path, "vacuum"), number(0, 1000), "a length in A")
 
 
-def _known(recipe, at, name):
+def _known(recipe, key_path, name):
     if name not in build.MOLECULES and not os.path.isfile(os.path.join(recipe.folder, name)):
         known = ", ".join(build.MOLECULES)
-        recipe.fail(at, f"is not known; allowed are {known}, or an XYZ file of one molecule")
+        recipe.fail(key_path, f"is not known; allowed are {known}, or an XYZ file of one molecule")
 
 
-def _dimer(recipe, at):
-    value = recipe.mapping(at, ("molecules", "closest", "number"), ("molecules", "number"))
-    recipe.check((*at, "molecules"), lambda v: texts(v) and len(v) == 2, "a list of two names or XYZ files")
+def _dimer(recipe, key_path):
+    value = recipe.mapping(key_path, ("molecules", "closest", "number"), ("molecules", "number"))
+    recipe.check((*key_path, "molecules"), lambda v: texts(v) and len(v) == 2, "a list of two names or XYZ files")
     for k, name in enumerate(value["molecules"]):
-        _known(recipe, (*at, "molecules", k), name)
+        _known(recipe, (*key_path, "molecules", k), name)
     value.setdefault("closest", [0.45, 0.8])
     share = number(0.1, 2)
     good = lambda v: isinstance(v, list) and len(v) == 2 and all(map(share, v)) and v[0] <= v[1]
-    recipe.check((*at, "closest"), good, "[least, most], shares of the sum of two van der Waals radii from 0.1 to 2")
-    recipe.check((*at, "number"), count(1, 10**6), "a number of dimers from 1")
+    recipe.check(
+        (*key_path, "closest"), good, "[least, most], shares of the sum of two van der Waals radii from 0.1 to 2"
+    )
+    recipe.check((*key_path, "number"), count(1, 10**6), "a number of dimers from 1")
 
 
-def _liquid(recipe, at, densities_elsewhere):
-    value = recipe.mapping(at, ("molecules", "density"), ("molecules",))
-    inner = (*at, "molecules")
+def _liquid(recipe, key_path, densities_elsewhere):
+    value = recipe.mapping(key_path, ("molecules", "density"), ("molecules",))
+    inner = (*key_path, "molecules")
     if not isinstance(value["molecules"], dict) or not value["molecules"]:
         recipe.fail(inner, "must be names or XYZ files and numbers of molecules, as {water: 32, ethanol: 4}")
     for name in value["molecules"]:
@@ -110,17 +112,17 @@ def _liquid(recipe, at, densities_elsewhere):
         recipe.check((*inner, name), count(1, 10**6), "a number of molecules from 1")
     if ("density" in value) == densities_elsewhere:
         where = "is given in dynamics as well" if densities_elsewhere else "is missing: g/cm3, a number or a list"
-        recipe.fail((*at, "density"), where)
+        recipe.fail((*key_path, "density"), where)
     if "density" in value:
-        _one_or_more(recipe, (*at, "density"), number(0, 30), "g/cm3, a number or a list of them")
+        _one_or_more(recipe, (*key_path, "density"), number(0, 30), "g/cm3, a number or a list of them")
 
 
-def _one_or_more(recipe, at, good, allowed):
+def _one_or_more(recipe, key_path, good, allowed):
     def all_good(v):
         v = v if isinstance(v, list) else [v]
         return bool(v) and all(map(good, v)) and len(set(v)) == len(v)
 
-    recipe.check(at, all_good, allowed)
+    recipe.check(key_path, all_good, allowed)
 
 
 DYNAMICS = {
@@ -138,31 +140,33 @@ DYNAMICS = {
 STATES = ("temperature", "pressure", "density")
 
 
-def check_dynamics(recipe, at, more=("by",)):
+def check_dynamics(recipe, key_path, more=("by",)):
     """A section `dynamics`. more: keys of it that are checked elsewhere."""
-    value = recipe.mapping(at, (*STATES, *DYNAMICS, *more), ("temperature",))
-    _one_or_more(recipe, (*at, "temperature"), number(0, 1e5), "K, a number or a list of different ones")
+    value = recipe.mapping(key_path, (*STATES, *DYNAMICS, *more), ("temperature",))
+    _one_or_more(recipe, (*key_path, "temperature"), number(0, 1e5), "K, a number or a list of different ones")
     if "pressure" in value:
-        _one_or_more(recipe, (*at, "pressure"), number(-1e7, 1e7), "bar, a number or a list of different ones")
+        _one_or_more(recipe, (*key_path, "pressure"), number(-1e7, 1e7), "bar, a number or a list of different ones")
     if "density" in value:
-        _one_or_more(recipe, (*at, "density"), number(0, 30), "g/cm3, a number or a list of different ones")
+        _one_or_more(recipe, (*key_path, "density"), number(0, 30), "g/cm3, a number or a list of different ones")
     for key, (good, allowed) in DYNAMICS.items():
         if key in value:
-            recipe.check((*at, key), good, allowed)
+            recipe.check((*key_path, key), good, allowed)
     d = {**DEFAULTS, **value}
     steps = 1000 * d["every"] / d["timestep"]
     if abs(steps - round(steps)) > 1e-6 or round(steps) < 1:
         key = "every" if "every" in value else "timestep" if "timestep" in value else "temperature"
-        recipe.fail((*at, key), f"every {d['every']} ps is not a whole number of time steps of {d['timestep']} fs")
+        recipe.fail(
+            (*key_path, key), f"every {d['every']} ps is not a whole number of time steps of {d['timestep']} fs"
+        )
     if n_frames(d) < 1:
         recipe.fail(
-            (*at, "time" if "time" in value else "every"), f"no frame: {d['time']} ps, one every {d['every']} ps"
+            (*key_path, "time" if "time" in value else "every"), f"no frame: {d['time']} ps, one every {d['every']} ps"
         )
     if "cell" in value and "pressure" not in value:
-        recipe.fail((*at, "cell"), "needs pressure as well")
+        recipe.fail((*key_path, "cell"), "needs pressure as well")
 
 
-def _moved_by(recipe, at, item, teacher):
+def _moved_by(recipe, key_path, item, teacher):
     """Checks what moves the atoms of an item, and returns its section."""
     of = item.get("dynamics", {})
     if "by" not in of:
@@ -170,44 +174,46 @@ def _moved_by(recipe, at, item, teacher):
     if of["by"] == "teacher":
         del of["by"]
         return teacher
-    return check_potential(recipe, (*at, "dynamics", "by"), ("lammps", "mlff", "ase"))
+    return check_potential(recipe, (*key_path, "dynamics", "by"), ("lammps", "mlff", "ase"))
 
 
-def _kind(recipe, at, item):
+def _kind(recipe, key_path, item):
     kinds = [kind for kind in KINDS if kind in item]
     if len(kinds) != 1:
-        recipe.fail(at, f"must have one of {', '.join(KINDS)}, and has {' and '.join(kinds) or 'none'}")
+        recipe.fail(key_path, f"must have one of {', '.join(KINDS)}, and has {' and '.join(kinds) or 'none'}")
     kind, dynamics = kinds[0], item.get("dynamics")
     if kind == "files":
         if isinstance(item["files"], str):
             item["files"] = [item["files"]]
-        recipe.check((*at, "files"), texts, "a name or a list of names of files")
+        recipe.check((*key_path, "files"), texts, "a name or a list of names of files")
     elif kind == "molecule":
-        recipe.one_of((*at, "molecule"), build.MOLECULES)
+        recipe.one_of((*key_path, "molecule"), build.MOLECULES)
     elif kind == "liquid":
-        _liquid(recipe, (*at, "liquid"), isinstance(dynamics, dict) and "density" in dynamics)
+        _liquid(recipe, (*key_path, "liquid"), isinstance(dynamics, dict) and "density" in dynamics)
     else:
-        {"crystal": _crystal, "dimer": _dimer, "surface": _surface, "vacancy": _vacancy}[kind](recipe, (*at, kind))
+        {"crystal": _crystal, "dimer": _dimer, "surface": _surface, "vacancy": _vacancy}[kind](
+            recipe, (*key_path, kind)
+        )
     return kind
 
 
-def _copies(recipe, at, item, kind):
+def _copies(recipe, key_path, item, kind):
     for key, (good, allowed) in COPIES.items():
         if key in item:
-            recipe.check((*at, key), good, allowed)
+            recipe.check((*key_path, key), good, allowed)
     moved = "strain" in item or "rattle" in item
     if "copies" in item and not moved:
-        recipe.fail((*at, "copies"), "needs strain or rattle as well")
+        recipe.fail((*key_path, "copies"), "needs strain or rattle as well")
     if "seed" in item and not moved and kind not in ("dimer", "liquid", "vacancy") and "dynamics" not in item:
-        recipe.fail((*at, "seed"), "needs strain, rattle or dynamics as well")
+        recipe.fail((*key_path, "seed"), "needs strain, rattle or dynamics as well")
     if "strain" in item and kind in ("dimer", "molecule"):
-        recipe.fail((*at, "strain"), f"a {kind} has no cell to strain")
+        recipe.fail((*key_path, "strain"), f"a {kind} has no cell to strain")
     if "relax" in item and "rattle" not in item:
-        recipe.fail((*at, "relax"), "needs rattle as well")
+        recipe.fail((*key_path, "relax"), "needs rattle as well")
     if moved and kind == "liquid" and "dynamics" in item:
         key = "strain" if "strain" in item else "rattle"
         recipe.fail(
-            (*at, key), "a liquid with dynamics begins each run with a box of its own: make copies another item"
+            (*key_path, key), "a liquid with dynamics begins each run with a box of its own: make copies another item"
         )
 
 
@@ -216,26 +222,26 @@ def structures(recipe, teacher):
     if not isinstance(recipe.get(("structures",)), list) or not recipe.get(("structures",)):
         recipe.fail(("structures",), f"must be a list of items, each with one of {', '.join(KINDS)}")
     for k in range(len(recipe.get(("structures",)))):
-        at = ("structures", k)
-        item = recipe.mapping(at, ITEM)
-        kind = _kind(recipe, at, item)
-        _copies(recipe, at, item, kind)
+        key_path = ("structures", k)
+        item = recipe.mapping(key_path, ITEM)
+        kind = _kind(recipe, key_path, item)
+        _copies(recipe, key_path, item, kind)
         if "dynamics" in item:
-            check_dynamics(recipe, (*at, "dynamics"))
+            check_dynamics(recipe, (*key_path, "dynamics"))
             if kind in ("dimer", "molecule") and "pressure" in item["dynamics"]:
-                recipe.fail((*at, "dynamics", "pressure"), f"a {kind} has no cell")
+                recipe.fail((*key_path, "dynamics", "pressure"), f"a {kind} has no cell")
             if kind == "surface" and "pressure" in item["dynamics"]:
-                recipe.fail((*at, "dynamics", "pressure"), "would close the vacuum of a slab: leave it out")
+                recipe.fail((*key_path, "dynamics", "pressure"), "would close the vacuum of a slab: leave it out")
             if kind != "liquid" and "density" in item["dynamics"]:
-                recipe.fail((*at, "dynamics", "density"), "belongs to a liquid")
+                recipe.fail((*key_path, "dynamics", "density"), "belongs to a liquid")
         new = [key for key in ("strain", "rattle", "dynamics") if key in item]
         if new and "labels" in teacher:
             said = "makes frames that a file of labels has no labels for: give a teacher with mlff, lammps or ase"
-            recipe.fail((*at, new[0]), f"{said}, or leave {new[0]} out")
+            recipe.fail((*key_path, new[0]), f"{said}, or leave {new[0]} out")
         if "dynamics" in item:
-            by = _moved_by(recipe, at, item, teacher)
+            by = _moved_by(recipe, key_path, item, teacher)
             if "ase" in by and item["dynamics"].get("cell") == "aniso":
-                recipe.fail((*at, "dynamics", "cell"), "is aniso; allowed with ase are iso, tri")
+                recipe.fail((*key_path, "dynamics", "cell"), "is aniso; allowed with ase are iso, tri")
     return recipe.get(("structures",))
 
 

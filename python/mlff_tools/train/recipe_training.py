@@ -119,58 +119,60 @@ DEFAULTS = {
 }
 
 
-def student(recipe, at=("student",)):
+def student(recipe, key_path=("student",)):
     """The section student, checked; {} (xs) when the recipe has none."""
-    if at[-1] not in (recipe.value or {}):
+    if key_path[-1] not in (recipe.value or {}):
         return {}
-    ani = isinstance(recipe.get(at), dict) and recipe.get(at).get("architecture") == "ani"
-    value = recipe.checked(at, {**(ANI if ani else PAINN), **TEXTS})
-    _check_network(recipe, at, value)
+    ani = isinstance(recipe.get(key_path), dict) and recipe.get(key_path).get("architecture") == "ani"
+    value = recipe.checked(key_path, {**(ANI if ani else PAINN), **TEXTS})
+    _check_network(recipe, key_path, value)
     return value
 
 
-def _check_network(recipe, at, value):
+def _check_network(recipe, key_path, value):
     wanted = students.filled(value)
     ani = wanted.get("architecture") == "ani"
     if ani and wanted["angular_cutoff"] > wanted["cutoff"]:
         key = "angular_cutoff" if "angular_cutoff" in value else "cutoff"
-        recipe.fail((*at, key), f"angular_cutoff {wanted['angular_cutoff']} is beyond cutoff {wanted['cutoff']}")
+        recipe.fail((*key_path, key), f"angular_cutoff {wanted['angular_cutoff']} is beyond cutoff {wanted['cutoff']}")
     if ani and wanted["nearest"] >= wanted["angular_cutoff"]:
-        recipe.fail((*at, "nearest"), f"is {wanted['nearest']}, not below angular_cutoff {wanted['angular_cutoff']}")
+        recipe.fail(
+            (*key_path, "nearest"), f"is {wanted['nearest']}, not below angular_cutoff {wanted['angular_cutoff']}"
+        )
     if not ani and round(wanted["cutoff"] / wanted["spacing"]) < 4:
         key = "spacing" if "spacing" in value else "cutoff"
-        recipe.fail((*at, key), f"leaves less than 4 splines up to the cutoff of {wanted['cutoff']} A")
+        recipe.fail((*key_path, key), f"leaves less than 4 splines up to the cutoff of {wanted['cutoff']} A")
 
 
-def training(recipe, at=("training",)):
+def training(recipe, key_path=("training",)):
     """The section training, checked; {} when the recipe has none."""
-    if at[-1] not in (recipe.value or {}):
+    if key_path[-1] not in (recipe.value or {}):
         return {}
-    value = recipe.checked(at, TRAINING)
+    value = recipe.checked(key_path, TRAINING)
     weights = {**DEFAULTS, **value}
     if not weights["force_weight"] and not weights["energy_weight"]:
-        recipe.fail(at, "force_weight and energy_weight are both 0: nothing would be trained")
+        recipe.fail(key_path, "force_weight and energy_weight are both 0: nothing would be trained")
     return value
 
 
-def inner(recipe, at=("inner",)):
+def inner(recipe, key_path=("inner",)):
     """(student, training) of the section inner, the model of the inner steps of run_style respa; None without it.
 
     The section training holds for it, but what belongs to the student's own size."""
-    value = (recipe.value or {}).get(at[-1], False)
+    value = (recipe.value or {}).get(key_path[-1], False)
     if value is False:
         return None
     if value is True:
         value = {}
     elif not isinstance(value, dict):
-        recipe.fail(at, f"is {value!r}; allowed is true, false, or a mapping with the keys {', '.join(INNER)}")
+        recipe.fail(key_path, f"is {value!r}; allowed is true, false, or a mapping with the keys {', '.join(INNER)}")
     else:
-        value = recipe.checked(at, INNER)
+        value = recipe.checked(key_path, INNER)
     name, texts = recipe.value.get("name"), ("license", "citation")
     made = {"size": "inner", "description": f"inner steps of run_style respa with {name}"}
     made |= {key: v for key, v in student(recipe).items() if key in texts}
     made |= {key: v for key, v in value.items() if key != "steps"}
-    _check_network(recipe, at, made)
+    _check_network(recipe, key_path, made)
     train = {key: v for key, v in training(recipe).items() if key not in ("steps", *_HESSIAN)}
     train |= {"hessian_weight": INNER_HESSIAN, **{key: v for key, v in value.items() if key == "steps"}}
     return made, train
@@ -188,8 +190,8 @@ def hessian_share(recipe, student, training, teacher):
     if "labels" not in teacher:
         return hessian(student, training)[1]
     if training.get("hessian_share"):
-        at = ("training", "hessian_share")
-        recipe.fail(at, "a file of labels cannot label the displaced structures that this needs; allowed is 0")
+        key_path = ("training", "hessian_share")
+        recipe.fail(key_path, "a file of labels cannot label the displaced structures that this needs; allowed is 0")
     return 0
 
 

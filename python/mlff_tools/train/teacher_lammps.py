@@ -1,7 +1,8 @@
 """A teacher that is a pair style of LAMMPS: one process of lmp, which is given one structure after another.
 
 Its commands are those that follow the structure in an input script: pair_style, pair_coeff and their settings.
-units (metal or real), atom_style, newton, package, suffix and plugin are moved before the structure. ${elements} stands for the elements in the order of LAMMPS' types.
+units (metal or real), atom_style, newton, package, suffix and plugin are moved before the structure.
+${elements} stands for the elements in the order of LAMMPS' types.
 """
 
 import os
