@@ -11,7 +11,7 @@ import kills
 import numpy as np
 import pytest
 import yaml
-from nightly import NIGHTLY
+from nightly import NIGHTLY, only
 
 from mlff_tools.certify import command, runner, speed
 from mlff_tools.model import lammps, modelfile
@@ -161,6 +161,7 @@ def test_passes_and_has_no_bars(place, capsys):
     assert not os.path.exists("c.html") and not os.path.exists("new.work")
 
 
+@only
 def test_goes_on_after_kills(place):
     """Killed at moments of its own: the same numbers in the end, and what was done is not done again."""
     words = [*recipe(place, {"nve_drift": 1.0}, {"mlff": STUDENT}), "--measure", "errors,nve,timestep,beyond"]
