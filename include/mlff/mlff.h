@@ -272,7 +272,7 @@ typedef struct mlff_info {
   const char *architecture;
   /* Paper of the architecture. */
   const char *citation;
-  /* Of the weights, 64 hex digits. */
+  /* SHA-256 of the weights, 64 hex digits. */
   const char *sha256;
   /* Device in use: "cpu" or "cuda". */
   const char *device;
@@ -318,7 +318,7 @@ typedef struct mlff_info {
   const double *triples;
   /* Largest force on an atom, eV/A; 0 = not stated. */
   double max_force;
-  /* Of the YAML keys that affect results, weights included, 64 hex digits. */
+  /* SHA-256 of the YAML keys that affect results, including the weights, 64 hex digits. */
   const char *header_sha256;
   /* The file states header_sha256; 0 in older files. */
   int header_is_hashed;
@@ -351,7 +351,7 @@ typedef struct mlff_forecast {
   size_t later_bytes;
   /* Additional host memory. */
   size_t host_bytes;
-  /* Of a GPU; 0 on the CPU. */
+  /* GPU memory; 0 on the CPU. */
   size_t free_bytes, total_bytes;
 } mlff_forecast;
 
@@ -496,7 +496,7 @@ typedef struct mlff_self_test {
   double force_error;
   /* max |W - W_ref| / n_atoms, eV/atom. */
   double virial_error;
-  /* Of this precision. */
+  /* Tolerances for this precision. */
   double energy_tolerance, force_tolerance, virial_tolerance;
   int passed;
 } mlff_self_test;
@@ -542,7 +542,7 @@ MLFF_API mlff_status mlff_graph_check(const mlff_graph *graph, int n_species, ml
 
 /* This computer and this build. */
 typedef struct mlff_platform {
-  /* Of this library, its compiler, and libyaml. */
+  /* Versions of this library, its compiler and libyaml. */
   const char *version, *compiler, *yaml;
   /* CPU kernel paths available here, the fastest last. */
   char kernels[64];

@@ -115,7 +115,7 @@ typedef struct mlffprof_component {
 
 /* Options of a recorder; all zero is valid. Strings and arrays are copied. */
 typedef struct mlffprof_options {
-  /* Of the run; NULL = "profile". */
+  /* Name of the run; NULL = "profile". */
   const char *name;
   /* NULL = not known. */
   const char *model_name;
@@ -171,7 +171,7 @@ typedef struct mlffprof_step {
   double seconds;
   /* Simulated time; 0 = no dynamics (ns_per_day is null if all are 0). */
   double dt_ps;
-  /* Of all ranks; 0 = unchanged. */
+  /* Sum over all ranks; 0 = unchanged. */
   int64_t n_atoms;
   /* MLFFPROF_TAG_... */
   unsigned tags;
@@ -198,7 +198,7 @@ typedef struct mlffprof_memory_sample {
   int64_t host_peak_bytes;
   /* In use on the device; MLFFPROF_UNKNOWN without a device. */
   int64_t device_bytes;
-  /* Of a reference model evaluated in the same process, excluded from the values above; 0 = none. */
+  /* Memory of a reference model in the same process, excluded from the values above; 0 = none. */
   int64_t host_reference_bytes, device_reference_bytes;
 } mlffprof_memory_sample;
 
@@ -310,7 +310,7 @@ MLFFPROF_API mlffprof_status mlffprof_recorder_names(mlffprof_recorder *recorder
 /* Current values, for thermo output and for limits that warn or stop. Computed in microseconds. */
 typedef struct mlffprof_summary {
   int64_t n_steps, n_warmup;
-  /* Of the last step, including warm-up. */
+  /* Values of the last step, including warm-up. */
   double last_ms;
   double mean_ms, std_ms, min_ms, max_ms, cv;
   /* From the sketch, within 0.5 %. */
