@@ -54,14 +54,10 @@ std::vector<int> MLFFLoader::map_types(const mlff_info *info, const std::vector<
   for (size_t t = 1; t <= names.size(); t++) {
     const std::string &name = names[t - 1];
     if (name == "NULL") continue;
-    std::string known;
-    for (int s = 0; s < info->n_elements; s++) {
+    for (int s = 0; s < info->n_elements; s++)
       if (name == info->elements[s]) species[t] = s;
-      known += std::string(" ") + info->elements[s];
-    }
-    if (species[t] < 0)
-      error->all(FLERR, caller + ": model " + std::string(info->name) + " does not support element '" + name +
-                            "' of type " + std::to_string(t) + "; it supports:" + known + " [mlff-25]");
+    // the engine has refused elements that the model does not have
+    if (species[t] < 0) error->all(FLERR, caller + ": internal error: element " + name + " is missing");
     if (!info->trained[species[t]] && settings.domain != "ignore")
       error->all(FLERR,
                  caller + ": model " + std::string(info->name) + " was not trained on element " + name + " of type " +

@@ -442,3 +442,13 @@ def test_two_dimensions(zoo, tmp_path):
     lines = "units metal\ndimension 2\nboundary p p p\nregion b block 0 9 0 9 -0.5 0.5\ncreate_box 2 b\nmass 1 15.999\n"
     lines += "mass 2 1.008\ncreate_atoms 1 single 1 1 0\n" + mlff(zoo["painn"]) + "\nrun 0\n"
     expect(fails(lines, tmp_path), "does not support `dimension 2`")
+
+
+def test_missing_self_test(zoo, tmp_path):
+    """A model file without self-test structures gives one warning on any number of ranks; `self_test no` none."""
+    for ranks in (1, 2):
+        output = launch(deck(tmp_path, mlff(zoo["painn"])), str(tmp_path), ranks)
+        assert output.count("WARNING: pair_coeff of mlff: model random-painn has no self-test structures") == 1, output
+    assert "self-test structures" not in launch(
+        deck(tmp_path, mlff(zoo["painn"], options="self_test no")), str(tmp_path)
+    )

@@ -65,7 +65,8 @@ def test_messages_where_no_memory_can_be_shared(zoo, tmp_path):
     shared = launch(dynamics(zoo, tmp_path, ""), str(tmp_path), 2)
     with limit(resource.RLIMIT_FSIZE, 1 << 30):
         limited = launch(dynamics(zoo, tmp_path, ""), str(tmp_path), 2)
-    assert ways(limited) == [f"{MESSAGES}, because shared memory is not available: the size of files is limited (ulimit -f)"]
+    why = "because shared memory is not available: the size of files is limited (ulimit -f)"
+    assert ways(limited) == [f"{MESSAGES}, {why}"]
     assert table(shared) == table(limited)
 
 
