@@ -241,7 +241,7 @@ def test_npt(tmp_path):
 def test_unknown_elements(tmp_path, element):
     """Between and beyond the 89."""
     text = fails("units metal\nregion b block 0 4 0 4 0 4\ncreate_box 1 b\nmass 1 1.0\n" + universal(element), tmp_path)
-    assert f"does not know element '{element}'" in text and " Bi Ac Th " in text, text
+    assert f"element '{element}' is not in the model" in text and " Bi Ac Th " in text, text
 
 
 @pytest.mark.parametrize("ranks", (1, 2))
