@@ -28,7 +28,7 @@ void mlff_error_text(char *text, size_t size, const char *format, va_list args);
 /* The functions of a library whose types are PREFIX_status and PREFIX_error:
  *   PREFIX_fail     writes code and printf-style text to error (may be NULL) and returns code
  *   PREFIX_fail_as  converts a fault of base
- * MLFF_DECLARE_FAIL stands in its header, MLFF_DEFINE_FAIL in one of its sources. */
+ * MLFF_DECLARE_FAIL goes into its header, MLFF_DEFINE_FAIL into one of its sources. */
 #define MLFF_DECLARE_FAIL(prefix)                                                                     \
   prefix##_status prefix##_fail(prefix##_error *error, prefix##_status code, const char *format, ...) \
       MLFF_PRINTF(3, 4);                                                                              \

@@ -238,7 +238,7 @@ static int write_beside(const char *path, mlff_write_content *write, const void 
   FILE *out = fd < 0 ? NULL : fdopen(fd, "w");
   if (!out) {
     if (fd >= 0) close(fd);
-    return cannot(path, "written: no file can be made beside it", fault);
+    return cannot(path, "written: no file can be created in its folder", fault);
   }
   int status = write_content(out, path, write, user, fault);
   if (!status && fsync(fd)) status = cannot(path, "written", fault);

@@ -166,7 +166,7 @@ typedef struct cli_calls {
   /* Buffer growths after warm-up. */
   int64_t n_growths;
   mlff_result result;
-  /* Of all replicas. */
+  /* Atoms of all replicas. */
   int n_atoms;
   /* After the calls. */
   mlff_memory memory;

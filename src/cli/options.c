@@ -19,7 +19,7 @@ typedef struct option_row {
   /* Commands that accept it. */
   const char *commands;
   option_kind kind;
-  /* Of the member of cli_options. */
+  /* Offset of the member of cli_options. */
   size_t offset;
   double limit;
   /* values: NULL for a flag. */

@@ -44,7 +44,7 @@ class ProfSteps : protected Pointers {
     fix_modify += seconds;
     n_unseen = -1;
   }
-  /* Of the last closed step, before a flush. */
+  /* Values of the last closed step, before a flush. */
   unsigned last_tags() const { return static_cast<unsigned>(tags.back()); }
   double last_seconds() const { return latency.back().value; }
 

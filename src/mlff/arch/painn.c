@@ -170,7 +170,7 @@ static mlff_status backward(painn_net *net, const mlff_arch_inputs *in, mlff_err
 
 /* ---- order: one rank --------------------------------------------------------------------------------------------- */
 
-/* The last block with a neighbour of block b, or b. */
+/* The last block with a neighbor of block b, or b. */
 static int64_t reach_of(const mlff_graph *graph, int64_t block, int64_t b)
 {
   const int64_t begin = b * block, end = begin + block < graph->n_local ? begin + block : graph->n_local;

@@ -49,7 +49,7 @@ mlff_status mlff_backend_open(const char *device, int local_rank, const char *pr
                               mlff_backend **backend, mlff_error *error);
 void mlff_backend_close(mlff_backend *backend);
 
-/* Grows the buffer to at least `bytes`, by a quarter more if it has grown before. Data are aligned to 64 bytes and, on
+/* Grows the buffer to at least `bytes`, by an extra 25 % if it has grown before. Data are aligned to 64 bytes and, on
  * the CPU, followed by 64 readable bytes. */
 mlff_status mlff_buf_reserve(mlff_backend *backend, mlff_buf *buf, size_t bytes, mlff_error *error);
 void mlff_buf_release(mlff_backend *backend, mlff_buf *buf);

@@ -79,7 +79,7 @@ static int64_t count_edges(const mlff_graph *graph, double cutoff)
   return n;
 }
 
-/* Arrays grow by a quarter more than needed (mlff_buf_reserve): those of pairs and edges (the memory of the graph minus
+/* Arrays grow by 25 % more than needed (mlff_buf_reserve): those of pairs and edges (the memory of the graph minus
  * that of a graph without pairs), and on several ranks those of atoms. */
 static size_t bytes_later(mlff_model *m, const mlff_graph *graph, size_t first, mlff_result *result)
 {

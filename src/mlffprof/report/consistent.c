@@ -133,7 +133,7 @@ static int compare_numbers(const void *a, const void *b)
   return (x > y) - (x < y);
 }
 
-/* Of all latencies: the numbers that follow from them. */
+/* Numbers that follow from all latencies. */
 static mlffprof_status check_statistics(const checking *c, double *sorted)
 {
   const mlffprof_report *p = c->p;

@@ -20,7 +20,7 @@ void mlffprof_make_hotspots(mlffprof_report *report);
 void mlffprof_memory_judge(const double *x, const double *y, const int64_t *w, int n, double tolerance_bytes,
                            mlffprof_memory_result *result, mlff_arena *arena);
 
-/* What stands in the context under a key (mlffprof_context_text: a text); NaN: nothing, or a text. */
+/* The value in the context under a key (mlffprof_context_text: a text); NaN: nothing, or a text. */
 double mlffprof_context_number(const mlffprof_report *report, const char *key);
 
 /* MLFFPROF_E_FORMAT when numbers of a report that was read contradict each other. */

@@ -112,7 +112,7 @@ static int is_open(const mlffprof_memory_result *m)
   return m->verdict == MLFFPROF_VERDICT_UNKNOWN && !isnan(m->growth_bytes);
 }
 
-/* Of a run that is not called stable because one kind is, when the other one is open. */
+/* A run is not stable because one kind of memory is, while the other one is undecided. */
 static mlffprof_verdict worse_of(const mlffprof_memory_result *a, const mlffprof_memory_result *b)
 {
   const mlffprof_verdict worse = a->verdict > b->verdict ? a->verdict : b->verdict;

@@ -245,7 +245,7 @@ static mlffprof_status read_identity(reading *r)
     return mlffprof_document_fail(&r->d, NULL, "not a report of mlffprof: it has no schema_version and latencies_ms");
   if (version > MLFFPROF_SCHEMA_VERSION)
     return mlffprof_fail(r->d.error, MLFFPROF_E_UNSUPPORTED,
-                         "%s: schema version %lld; this program knows versions up to %d: use a newer one", r->d.path,
+                         "%s: schema version %lld; this program reads versions up to %d: use a newer one", r->d.path,
                          (long long) version, (int) MLFFPROF_SCHEMA_VERSION);
   return MLFFPROF_OK;
 }

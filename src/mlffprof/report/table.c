@@ -320,7 +320,7 @@ static int n_failed(const mlffprof_report *p)
   return n;
 }
 
-/* Of the column of names: names are told apart by their ends, so only very long ones are cut. */
+/* Width of the column of names: names are told apart by their ends, so only very long ones are cut. */
 static int name_width(const mlffprof_report *const *reports, int n_reports)
 {
   enum { LEAST = 21, MOST = 60 };

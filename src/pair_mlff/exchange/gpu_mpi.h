@@ -11,7 +11,7 @@ using MLFFLookup = void *(*) (const char *name);
 
 struct MLFFGpuMPI {
   bool is_gpu_aware;    // MPI is given addresses on the GPU
-  std::string text;     // what the log says
+  std::string text;     // line of the log
 };
 
 /* Asks functions of Open MPI and MPICH, looked up at run time, because the plugin may be compiled with another release.

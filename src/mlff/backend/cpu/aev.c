@@ -46,7 +46,7 @@ typedef struct work {
   real *ux, *uy, *uz, *near_r, *near_fc, *near_slope;
   /* [n_near] sums over triples, with K = dE/dcos: f = sum K u_other, sum K cos, sum dE/dr. */
   real *fx, *fy, *fz, *near_cos_dE_dcos, *near_dE_dr;
-  /* Of the batch. */
+  /* Sizes of the batch. */
   int n, n_segments;
   segment segments[BATCH];
   /* [BATCH] c, m, w, dw/dr_j, dw/dr_k. */

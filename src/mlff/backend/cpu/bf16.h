@@ -1,4 +1,4 @@
-/* bf16.h: the instructions of products in bf16, each in one small function beside its twin in plain C.
+/* bf16.h: the instructions of products in bf16, each in one small function next to its twin in plain C.
  *
  * A bf16 number is the upper half of a float. Numbers come as pairs in 32 bits, the even one in the lower half; a vbits
  * is MLFF_VLEN pairs. Paths avx512_bf16 and amx have the instructions, all others compute the same with what they have,

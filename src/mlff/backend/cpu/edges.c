@@ -62,7 +62,7 @@ static int64_t fill_row(const mlff_graph *graph, int32_t i, double cutoff2, doub
   return n;
 }
 
-/* Of a pair closer than the largest cutoff of the repulsion: 1 when that of its elements is longer. */
+/* For a pair closer than the largest cutoff of the repulsion: 1 when the cutoff of its elements is longer. */
 static int repels(const mlff_repulsion *repulsion, int32_t si, int32_t sj, double r2)
 {
   const mlff_repulsion_pair *pairs = repulsion->pairs.data;

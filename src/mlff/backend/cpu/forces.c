@@ -6,7 +6,7 @@
  */
 #include "cpu.h"
 
-/* Per-atom virials: half of each edge to both ends, or all of it to the neighbour (centroid). */
+/* Per-atom virials: half of each edge to both ends, or all of it to the neighbor (centroid). */
 static void atom_virials(const mlff_forces_args *a)
 {
   const mlff_edges *edges = a->edges;

@@ -24,7 +24,7 @@ void MLFF_CPU(nequip_terms_cpu)(mlff_backend *backend, const mlff_nequip_terms_a
 
 enum { FIRST_COLUMNS = 4 * 1024 }; /* at most, of one edge: nequip_load.c holds it */
 
-/* R of the species of edge e's neighbour, NULL when it cannot occur. */
+/* R of the species of edge e's neighbor, NULL when it cannot occur. */
 MLFF_INLINE const real *first_rows(const mlff_nequip_first_args *a, int64_t e)
 {
   const int32_t slot = a->slot[line_load_index(edge_line(&a->radial, e)).species];

@@ -4,12 +4,12 @@
  * contracted with the harmonics of the edge first, once for all channels of a path: a (2l1+1) x (2l3+1) matrix K, by
  * which a vector of channels is multiplied with scalars from memory. Both passes own the receiver i. Forward takes
  * MLFF_NEQUIP_SCRATCH edges at a time, so that sums are loaded and stored once for all of them. Backward scatters to
- * the neighbours' adjoints, one after the other.
+ * the neighbors' adjoints, one after the other.
  * The adjoint of K is reduced over channels, and then contracted with the coefficients, while its lanes are still
  * apart: these are constants of the code, and of 16 lanes only the 16 harmonics of an edge have to be summed.
  *
  * Measured on a Zen 4 core (AVX-512, float) with nequix-oam-1-pft, whole evaluations: 64 atoms of silicon, 42
- * neighbours each, 18.4 ms; 192 atoms of water, 84 each, 106 ms. What lost: one edge at a time forward (3 % slower),
+ * neighbors each, 18.4 ms; 192 atoms of water, 84 each, 106 ms. What lost: one edge at a time forward (3 % slower),
  * two (1 %); eight are no faster than four.
  */
 #include "nequip.h"
@@ -20,7 +20,7 @@ enum { EDGES = MLFF_NEQUIP_SCRATCH };
 
 /* The edges that are at work. */
 typedef struct edge_work {
-  const real *y[EDGES];           /* features of the neighbour            */
+  const real *y[EDGES];           /* features of the neighbor            */
   real *w[EDGES], *dw, *k[EDGES]; /* radial weights, their slopes, couplings */
 } edge_work;
 
@@ -186,7 +186,7 @@ MLFF_INLINE vreal path_backward(const int l1, const int l2, const int l3, const 
     gr += path_backward(l1, l2, l3, mlff_cg_##l1##l2##l3, n, a, p, work, g, grad, gy); \
     break;
 
-/* dE/dr of one edge, with lanes apart; dE/dY in gy [16], and the neighbour's adjoints in grad. */
+/* dE/dr of one edge, with lanes apart; dE/dY in gy [16], and the neighbor's adjoints in grad. */
 static vreal edge_backward(const mlff_nequip_message_args *a, const edge_work *work, const real *g, real *grad,
                            vreal *gy)
 {

@@ -1,4 +1,4 @@
-/* orb_graph.c: the nearest neighbours of each atom on the CPU. */
+/* orb_graph.c: the nearest neighbors of each atom on the CPU. */
 #include "cpu.h"
 
 typedef struct candidate {

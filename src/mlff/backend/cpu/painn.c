@@ -1,6 +1,6 @@
 /* painn.c: the PaiNN ops of the CPU, and their radial part.
  *
- * Beside it, painn_*.c: moments (first layer), messages (other layers), mix (updates of atoms, readout).
+ * The other files painn_*.c: moments (first layer), messages (other layers), mix (updates of atoms, readout).
  */
 #include "painn.h"
 

@@ -5,7 +5,7 @@
  * owns the sender over the same list, which is symmetric: it gathers adjoints and needs no atomics, so results do not
  * depend on anything but the list's order.
  *
- * Measured on an Ice Lake core (AVX-512, float, 54 neighbours, 192 atoms of water), us per atom: F = 64 forward 1.5,
+ * Measured on an Ice Lake core (AVX-512, float, 54 neighbors, 192 atoms of water), us per atom: F = 64 forward 1.5,
  * backward 2.9; F = 128 3.6 and 6.4, with a table of 513 intervals 6.8 and 7.7. That core loads 1.4 vectors of 64 bytes
  * per cycle and not 2, so forward is bound by loads. What lost: one vector of channels at a time forward (2.0),
  * differences of rows for value and slope (backward 3 % faster, tables 20 % slower), unrolling the channels of the

@@ -1,6 +1,6 @@
 /* painn_moments.c: the first layer of PaiNN as moments of the surroundings, on the CPU.
  *
- * Measured on an Ice Lake core (float, F = 64, 54 neighbours, two species) per atom: moments 0.31 us and their backward
+ * Measured on an Ice Lake core (float, F = 64, 54 neighbors, two species) per atom: moments 0.31 us and their backward
  * pass 0.40 us, where a general message costs 1.5 and 2.9 us. What depends on F is left to the matrix product, and the
  * backward pass is receiver-major, so that it needs nothing of other ranks.
  */
