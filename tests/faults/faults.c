@@ -1,8 +1,8 @@
 /* faults.c: loaded by LD_PRELOAD, makes the calls that write files fail, and the clock of the day jump.
  *
  * The file FAULTS_STATE, which injection.py writes and all processes of a run map, selects the fault: the N-th call of
- * one kind, and all later ones if the fault lasts, fails with an errno, or the process gets a signal just before it. Only calls on files below FAULTS_FOLDER are counted. A disk that is full takes half of what
- * the first call writes.
+ * one kind, and all later ones if the fault lasts, fails with an errno, or the process gets a signal just before it.
+ * Only calls on files below FAULTS_FOLDER are counted. A full disk takes half of what the first call writes.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

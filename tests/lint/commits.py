@@ -75,7 +75,9 @@ def bad_commits(commits, folder=ROOT):
     if log is None:
         return None
     messages = [entry.strip("\n").split("\0", 1) for entry in log.split("\1") if entry.strip()]
-    return [(name, text.split("\n")[0], problems(text)) for name, text in messages if problems(text) and name not in EXEMPT]
+    return [
+        (name, text.split("\n")[0], problems(text)) for name, text in messages if problems(text) and name not in EXEMPT
+    ]
 
 
 def pushed():

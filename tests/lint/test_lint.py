@@ -171,9 +171,6 @@ def test_file_length():
     assert not stale, f"remove from LONG_FILES: {stale}"
 
 
-UNCHECKED = ("cuda/forces.cu",)  # until their templates are not arguments of macros
-
-
 @pytest.mark.parametrize("path", sources(".c", ".cpp", ".cu", ".h"))
 def test_layout(path):
     """What clang-format does to text that it takes for something else, and white space that it leaves."""
@@ -183,11 +180,7 @@ def test_layout(path):
     assert not banners, f"{path}: make these banners fit into 120 columns, on one line: {banners}"
     split = re.findall(r"^ +(?!else|do)(?:const )?\w+(?: \()?\n +\*?\w+[;)].*", text, re.M)
     assert not split, f"{path}: put the comments of these members above them: {split}"
-    templates = (
-        []
-        if path in UNCHECKED
-        else re.findall(r"^.*[{, (]\w+ < [A-Z]\w+(?: \? [^>\n]*|(?:, [^;>\n]*)?)> *[,(}].*$", text, re.M)
-    )
+    templates = re.findall(r"^.*[{, (]\w+ < [A-Z]\w+(?: \? [^>\n]*|(?:, [^;>\n]*)?)> *[,(}].*$", text, re.M)
     assert not templates, f"{path}: templates taken for comparisons (use clang-format off): {templates}"
 
 

@@ -1,5 +1,5 @@
-/* ranks.h: a model on several ranks. Ranks are threads here, each with its own model on the CPU, exchanging rows through
- * memory. Rows in flight are NaN until they arrive, to detect early reads. */
+/* ranks.h: a model on several ranks. Ranks are threads here, each with its own model on the CPU. They exchange rows
+ * through memory. Rows in flight are NaN until they arrive, to detect early reads. */
 #ifndef MLFF_TEST_RANKS_H
 #define MLFF_TEST_RANKS_H
 

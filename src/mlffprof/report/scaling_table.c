@@ -8,7 +8,7 @@
 enum { WIDTH = 10 };
 static const char format_name[] = "mlff-scaling/1";
 
-/* The numbers in a row, each with up to `digits` significant digits. A column that no row has a number for is left out. */
+/* The columns, with up to `digits` significant digits. A column that no row has a number for is left out. */
 static const struct {
   const char *key, *head, *unit;
   double scale;
