@@ -13,10 +13,8 @@ enum { FORCE_THREADS = 128, FORCE_WARPS = FORCE_THREADS / WARP, REDUCE_THREADS =
  * HEAD: offset of the forces in the results, one cache line. */
 enum { ENERGY = 9, BAD = 10, PARTS = 11, HEAD = 16 };
 /* Nodes of a warp: enough to amortize the reductions, few enough to fill BLOCKS_PER_SM blocks per multiprocessor. */
-enum { MOST_PER_WARP = 32, BLOCKS_PER_SM = MLFF_REAL_IS_DOUBLE ? 7 : 8 };
-/* Edges that a lane loads at a time, and twice as many that end at the node. Small systems are limited by latency. */
-enum { EDGES_PER_BATCH = 1, SMALL_EDGES_PER_BATCH = 2 };
-static_assert(MLFF_CUDA_SMALL_ATOMS_PER_SM <= FORCE_WARPS * BLOCKS_PER_SM, "small systems: one node per warp");
+enum { MOST_PER_WARP = 32, BLOCKS_PER_SM = 8 };
+enum { LOADS_PER_BATCH = 4 };
 
 namespace { /* kernels and their arguments differ between element types */
 
@@ -35,18 +33,14 @@ typedef struct force_arrays {
   int32_t n_local, n_nodes;
 } force_arrays;
 
-MLFF_DEVICE void scale_edge(const force_arrays &a, const vector_of<4> &vec, const vector_of<4> &grad, double d[3],
-                            double g[3])
+/* d = d_e, g = scale dE/dd_e */
+MLFF_DEVICE void load_edge(const force_arrays &a, int64_t e, double d[3], double g[3])
 {
+  const vector_of<4> vec = load_vector<4>(a.vec + 4 * e), grad = load_vector<4>(a.grad + 4 * e);
   for (int c = 0; c < 3; c++) {
     d[c] = (double) vec.v[c];
     g[c] = a.scale * (double) grad.v[c];
   }
-}
-
-MLFF_DEVICE void load_scaled_edge(const force_arrays &a, int64_t e, double d[3], double g[3])
-{
-  scale_edge(a, load_vector<4>(a.vec + 4 * e), load_vector<4>(a.grad + 4 * e), d, g);
 }
 
 /* Reduction of sum number c: maximum for BAD, otherwise addition. */
@@ -55,115 +49,74 @@ MLFF_DEVICE double reduce(int c, double x, double y)
   return c == BAD ? fmax(x, y) : x + y;
 }
 
-/* Whether this is the last block to arrive, so that the parts of all blocks are written. Warp 0 writes the parts of a
- * block, so fences of its first thread suffice after __syncwarp. */
-MLFF_DEVICE bool is_last_block(const force_arrays &a)
-{
-  MLFF_SHARED(int, is_last, 1);
-  if (threadIdx.x < WARP) __syncwarp();
-  if (threadIdx.x == 0) {
-    __threadfence();
-    *is_last = atomicAdd(a.n_done, 1) == (int) gridDim.x - 1;
-    __threadfence();
-  }
-  __syncthreads();
-  return *is_last;
-}
-
-/* results[c] = sum_b parts[b][c], maximum for BAD. A warp owns every FORCE_WARPS-th c, its lanes every 32nd part. */
+/* results[c] = sum_b parts[b][c], maximum for BAD, by the last block to arrive. A warp owns every FORCE_WARPS-th c, its
+ * lanes every 32nd part. */
 MLFF_DEVICE void reduce_blocks(const force_arrays &a)
 {
-  enum { PER_WARP = (PARTS + FORCE_WARPS - 1) / FORCE_WARPS };
-  const int warp = (int) threadIdx.x / WARP, lane = (int) threadIdx.x % WARP;
+  MLFF_SHARED(int, is_last, 1);
+  const int warp = (int) threadIdx.x / WARP, lane = (int) threadIdx.x % WARP, n_blocks = (int) gridDim.x;
+  __threadfence();
+  __syncthreads();
+  if (threadIdx.x == 0) *is_last = atomicAdd(a.n_done, 1) == n_blocks - 1;
+  __syncthreads();
+  if (!*is_last) return;
+  __threadfence();
   const volatile double *parts = a.parts; /* volatile: bypasses the L1 cache */
-  double sum[PER_WARP] = {};
-  for (int b = lane; b < (int) gridDim.x; b += WARP) {
-    double part[PER_WARP];
-#pragma unroll
-    for (int k = 0; k < PER_WARP; k++) {
-      const int c = warp + k * FORCE_WARPS;
-      part[k] = c < PARTS ? parts[PARTS * b + c] : 0.0;
-    }
-#pragma unroll
-    for (int k = 0; k < PER_WARP; k++) sum[k] = reduce(warp + k * FORCE_WARPS, sum[k], part[k]);
-  }
-#pragma unroll
-  for (int k = 0; k < PER_WARP; k++) {
-    const int c = warp + k * FORCE_WARPS;
-    for (int offset = WARP / 2; offset > 0; offset /= 2)
-      sum[k] = reduce(c, sum[k], __shfl_xor_sync(FULL_WARP, sum[k], offset));
-    if (lane == 0 && c < PARTS) a.results[c] = sum[k];
+  for (int c = warp; c < PARTS; c += FORCE_WARPS) {
+    double sum = 0;
+    for (int b = lane; b < n_blocks; b += WARP) sum = reduce(c, sum, parts[PARTS * b + c]);
+    for (int offset = WARP / 2; offset > 0; offset /= 2) sum = reduce(c, sum, __shfl_xor_sync(FULL_WARP, sum, offset));
+    if (lane == 0) a.results[c] = sum;
   }
   if (threadIdx.x == 0) *a.n_done = 0;
 }
 
-/* f += sum_{e of i} g_e - sum_{e to i} g_e, w += sum_{e of i} d_e g_e^T over the edges of a lane; returns the energy of
- * node i. Per iteration a lane loads BATCH edges of i and 2 BATCH candidates that end at i, most of them inactive. */
-template <int BATCH> MLFF_DEVICE double add_node(const force_arrays &a, int i, int lane, double f[3], double w[9])
+/* f += sum_{e of i} g_e - sum_{e to i} g_e, w += sum_{e of i} d_e g_e^T over the edges of a lane. Most candidates
+ * that end at i are inactive: a lane loads LOADS_PER_BATCH of them at a time to hide the latency. */
+MLFF_DEVICE void add_node(const force_arrays &a, int i, int lane, double f[3], double w[9])
 {
-  enum { IN_BATCH = 2 * BATCH };
   double d[3], g[3], we[9];
-  const bool is_owned = i < a.n_local;
-  const unsigned end = is_owned ? (unsigned) a.row[i + 1] : 0, in_end = (unsigned) a.in_row[i + 1];
-  unsigned e0 = is_owned ? (unsigned) a.row[i] + (unsigned) lane : 0, q0 = (unsigned) a.in_row[i] + (unsigned) lane;
-  const double energy = is_owned && a.energy ? (double) a.energy[i] : 0.0;
-  const int32_t species = a.species[i];
-  for (; e0 < end || q0 < in_end; e0 += WARP * BATCH, q0 += WARP * IN_BATCH) {
-    vector_of<4> vec[BATCH], grad[BATCH];
-    int32_t in[IN_BATCH];
+  for (int64_t e = i < a.n_local ? a.row[i] + lane : 0; i < a.n_local && e < a.row[i + 1]; e += WARP) {
+    load_edge(a, e, d, g);
+    mlff_edge_virial(1.0, d, g, we);
+    for (int c = 0; c < 3; c++) f[c] += g[c];
+    for (int c = 0; c < 9; c++) w[c] += we[c];
+  }
+  for (int64_t q = a.in_row[i] + lane, end = a.in_row[i + 1]; q < end; q += WARP * LOADS_PER_BATCH) {
+    int32_t e[LOADS_PER_BATCH];
 #pragma unroll
-    for (int k = 0; k < IN_BATCH; k++) in[k] = q0 + k * WARP < in_end ? a.in_pair[q0 + k * WARP] : -1;
+    for (int k = 0; k < LOADS_PER_BATCH; k++) e[k] = q + k * WARP < end ? a.in_pair[q + k * WARP] : -1;
 #pragma unroll
-    for (int k = 0; k < BATCH; k++) {
-      const unsigned e = e0 + k * WARP;
-      vec[k] = grad[k] = {};
-      if (e < end) vec[k] = load_vector<4>(a.vec + 4 * (int64_t) e);
-      if (e < end) grad[k] = load_vector<4>(a.grad + 4 * (int64_t) e);
-    }
+    for (int k = 0; k < LOADS_PER_BATCH; k++) e[k] = e[k] < 0 ? -1 : a.edge[e[k]];
 #pragma unroll
-    for (int k = 0; k < IN_BATCH; k++) in[k] = in[k] < 0 ? -1 : a.edge[in[k]];
-#pragma unroll
-    for (int k = 0; k < BATCH; k++) {
-      scale_edge(a, vec[k], grad[k], d, g);
-      mlff_edge_virial(1.0, d, g, we);
-      for (int c = 0; c < 3; c++) f[c] += g[c];
-      for (int c = 0; c < 9; c++) w[c] += we[c];
-    }
-#pragma unroll
-    for (int k = 0; k < IN_BATCH; k++) {
+    for (int k = 0; k < LOADS_PER_BATCH; k++) {
       vector_of<4> v = {};
-      if (in[k] >= 0) v = load_vector<4>(a.grad + 4 * (int64_t) in[k]);
+      if (e[k] >= 0) v = load_vector<4>(a.grad + 4 * (int64_t) e[k]);
       for (int c = 0; c < 3; c++) f[c] -= a.scale * (double) v.v[c];
     }
   }
-  return species >= 0 ? energy : 0.0;
 }
 
 /* forces[i] = F_i,  parts[b] = (- scale sum d_e g_e^T, sum of the energies, first non-finite force) of the block.
  * A warp owns per_warp consecutive nodes; its lanes own every 32nd edge of a node and every 32nd that ends at it. Sums
- * are reduced by shuffles, those of the block in shared memory. SMALL_SYSTEM: one node per warp, forces are written to
- * host memory, and the last block reduces the parts; otherwise results_kernel does. All in double; deterministic. Twin:
- * forces_cpu. */
-template <int SMALL_SYSTEM>
-__global__ void __launch_bounds__(FORCE_THREADS, SMALL_SYSTEM ? 1 : BLOCKS_PER_SM)
-    forces_kernel(force_arrays a, int per_warp)
+ * are reduced by shuffles, those of the block in shared memory. SMALL_SYSTEM: forces are written to host memory, and
+ * the last block reduces the parts; otherwise results_kernel does. All in double; deterministic. Twin: forces_cpu. */
+template <int SMALL_SYSTEM> __global__ void __launch_bounds__(FORCE_THREADS) forces_kernel(force_arrays a, int per_warp)
 {
   grid_dependency_wait();
-  enum { EDGES = SMALL_SYSTEM ? SMALL_EDGES_PER_BATCH : EDGES_PER_BATCH };
   MLFF_SHARED(double, sums, PARTS *FORCE_WARPS);
   const int warp = (int) threadIdx.x / WARP, lane = (int) threadIdx.x % WARP;
   const int first = ((int) blockIdx.x * FORCE_WARPS + warp) * per_warp;
-  double w[9] = {0, 0, 0, 0, 0, 0, 0, 0, 0}, energy = 0, force = 0;
-  int bad = 0;
+  double w[9] = {0, 0, 0, 0, 0, 0, 0, 0, 0}, energy = 0, bad = 0;
   for (int i = first; i < first + per_warp && i < a.n_nodes; i++) {
     double f[3] = {0, 0, 0};
-    energy += add_node<EDGES>(a, i, lane, f, w);
+    if (a.energy && i < a.n_local && a.species[i] >= 0) energy += (double) a.energy[i];
+    add_node(a, i, lane, f, w);
     for (int c = 0; c < 3; c++) {
       const double sum = warp_sum(f[c]);
-      if (lane == c) force = sum;
-      if (!isfinite(sum) && bad == 0) bad = a.n_nodes - i; /* the first node has the maximum */
+      if (lane == c) a.forces[3 * (int64_t) i + c] = sum;
+      if (!isfinite(sum)) bad = fmax(bad, (double) (a.n_nodes - i));
     }
-    if (!SMALL_SYSTEM && lane < 3) a.forces[3 * (int64_t) i + lane] = force;
   }
   for (int c = 0; c < 9; c++) {
     const double sum = warp_sum(w[c]);
@@ -180,10 +133,7 @@ __global__ void __launch_bounds__(FORCE_THREADS, SMALL_SYSTEM ? 1 : BLOCKS_PER_S
     for (int k = 0; k < FORCE_WARPS; k++) sum = reduce(c, sum, sums[PARTS * k + c]);
     a.parts[PARTS * (int64_t) blockIdx.x + c] = sum;
   }
-  if (!SMALL_SYSTEM) return;
-  const bool is_last = is_last_block(a);
-  if (first < a.n_nodes && lane < 3) a.forces[3 * (int64_t) first + lane] = force;
-  if (is_last) reduce_blocks(a);
+  if (SMALL_SYSTEM) reduce_blocks(a);
 }
 
 /* results[c] = sum_b parts[b][c], maximum for BAD; results[HEAD ..] = forces, in host memory, which saves a copy. One
@@ -219,7 +169,7 @@ __global__ void atom_virials_kernel(force_arrays a)
   double out[9] = {0, 0, 0, 0, 0, 0, 0, 0, 0}, in[9] = {0, 0, 0, 0, 0, 0, 0, 0, 0}, d[3], g[3], w[9];
   if (i < a.n_local) {
     for (int64_t e = a.row[i]; e < a.row[i + 1]; e++) {
-      load_scaled_edge(a, e, d, g);
+      load_edge(a, e, d, g);
       mlff_edge_virial(1.0, d, g, w);
       for (int c = 0; c < 9; c++) out[c] += w[c];
     }
@@ -227,7 +177,7 @@ __global__ void atom_virials_kernel(force_arrays a)
   for (int64_t q = a.in_row[i]; q < a.in_row[i + 1]; q++) {
     const int32_t e = a.edge[a.in_pair[q]];
     if (e < 0) continue;
-    load_scaled_edge(a, e, d, g);
+    load_edge(a, e, d, g);
     mlff_edge_virial(1.0, d, g, w);
     for (int c = 0; c < 9; c++) in[c] += w[c];
   }

@@ -391,9 +391,7 @@ __global__ void __launch_bounds__(WARP *backward_shape<LANE_CHANNELS, SPLIT_EDGE
         own_lines[lane] = make_line(a.source, begin + made * step, 0);
       __pipeline_wait_prior(STAGES - 1);
       __syncwarp();
-      real sum[4] = {0, 0, 0, 0}, before = 0;
-      if (SPLIT_EDGES && lane % 8 == 0 && (a.accumulate || k0)) /* prefetched if registers allow */
-        before = a.edge_grad[4 * (begin + n * step) + lane / 8];
+      real sum[4] = {0, 0, 0, 0};
       if (has_channels)
         send<DENSE, LANE_CHANNELS>(a, begin + n * step, own_lines[n % LINES], stages[n % STAGES], k, lane, &sender_j,
                                    sum);
@@ -401,7 +399,7 @@ __global__ void __launch_bounds__(WARP *backward_shape<LANE_CHANNELS, SPLIT_EDGE
       __syncwarp();
       if (lane % 8) continue;
       real *grad = a.edge_grad + 4 * (begin + n * step) + lane / 8;
-      if (SPLIT_EDGES || a.accumulate || k0) total += SPLIT_EDGES ? before : *grad;
+      if (a.accumulate || k0) total += *grad;
       *grad = total;
     }
     if (SPLIT_EDGES) {
