@@ -29,8 +29,9 @@ static void name_atom(void *graph, int32_t i, char text[64])
 
 MLFFNeighborGraph::MLFFNeighborGraph(LAMMPS *lammps, MLFFHalo &between_ranks) :
     Pointers(lammps), halo(between_ranks), arrays(nullptr), graph{}, cutoff(0.0), on_gpu(false), tags_needed(false),
-    reorders(false), unchecked(true), run_ended(false), new_types(false), outrun(false), skin(lammps->neighbor->skin),
-    listed_comm(nullptr), last_list(nullptr), last_build(-1), last_step(-1), run_first(-1), run_last(-1)
+    reorders(false), unchecked(true), run_ended(false), no_setup(false), new_types(false), outrun(false),
+    skin(lammps->neighbor->skin), listed_comm(nullptr), last_list(nullptr), last_build(-1), last_step(-1),
+    run_first(-1), run_last(-1)
 {
   graph.name = name_atom;
   graph.name_context = this;
@@ -159,10 +160,13 @@ bool MLFFNeighborGraph::settle_types()
   if (arrays) arrays->sync_atom();
   halo.find_owner_types(owner_types);
   for (int g = graph.n_local; g < graph.n_all; g++) {
-    if (owner_types[g] == atom->type[g] || (!arrays && node_map.owner_rank[g] == comm->me)) continue;
-    problem = problem || arrays || (species_of_type[owner_types[g]] < 0) != (species_of_type[listed_types[g]] < 0);
-    if (arrays || problem || species[g] < 0 || species[g] == species_of_type[owner_types[g]]) continue;
-    species[g] = species_of_type[owner_types[g]];
+    if (!arrays && node_map.owner_rank[g] == comm->me) continue;
+    const int32_t now = species_of_type[owner_types[g]];
+    if (owner_types[g] != atom->type[g])
+      problem = problem || arrays || (now < 0) != (species_of_type[listed_types[g]] < 0);
+    // also a type that is back: this rank's own types may not have changed, so species[g] may be that of a step before
+    if (arrays || problem || species[g] < 0 || species[g] == now) continue;
+    species[g] = now;
     changed = 1;
   }
   mlff_stop_together(lmp,
@@ -313,11 +317,15 @@ const mlff_graph *MLFFNeighborGraph::update(NeighList *list)
   const bool rebuilt = maybe_new || neighbor->ncalls != last_build || list != last_list;
   // `run N pre no` does not call init(), and may have the step numbers of the previous run
   const bool new_run = run_ended || run->firststep != run_first || run->laststep != run_last;
-  if (new_run) check_list_exists(list);
+  if (new_run) {
+    check_list_exists(list);
+    no_setup = !run->setupflag;
+  }
   update_problem.clear();
   new_types = false;
   run_ended = false;
-  unchecked = unchecked || new_run;
+  // commands before `run N pre no` change how lists are made, while LAMMPS prepares bins and ghosts in a setup only
+  unchecked = unchecked || new_run || (rebuilt && no_setup);
   const bool seen = last_list != nullptr;
   if (new_run && seen && !run->setupflag && neighbor->ago != 0) check_same_atoms();
   if (rebuilt) NewList(*this, list).build();

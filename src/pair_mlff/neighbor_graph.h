@@ -42,8 +42,8 @@ class MLFFNeighborGraph : protected Pointers {
   /* After a change of types without a new list: gives ghosts the types of their owners. Returns true if the graph of
    * any rank changed and must be evaluated again. Collective. */
   bool settle_types();
-  /* In the first evaluation of a run, and if any_outrun: compares n_edges of the evaluation with the pairs within the
-   * cutoff (pair_count.h), and stops all ranks on a difference. Collective. */
+  /* In the first evaluation of a run, with each list of a run without setup, and if any_outrun: compares n_edges of the
+   * evaluation with the pairs within the cutoff (pair_count.h), and stops all ranks on a difference. Collective. */
   void check_pairs(int64_t n_edges, bool any_outrun, const std::string &who);
   /* Bits of the groups that `neigh_modify exclude group` excludes from all atoms. */
   int excluded_bits() const;
@@ -71,6 +71,7 @@ class MLFFNeighborGraph : protected Pointers {
   double cutoff;
   bool on_gpu, tags_needed, reorders;
   bool unchecked, run_ended;        // unchecked: the pairs of this run are not counted yet
+  bool no_setup;                    // the run was started with `pre no`
   bool new_types, outrun;           // see above
   std::string update_problem;       // see problem()
   double skin;                      // of the current lists

@@ -32,9 +32,10 @@ import script_worker
 HERE = os.path.dirname(os.path.abspath(__file__))
 BATCH = 60  # scripts of a process
 HANG = float(os.environ.get("MLFF_HANG", "120"))  # seconds of one script
-# Runs of a script without a model: new memory as it comes, or of bytes that are never zero, which show what LAMMPS
-# reads unwritten; and the cutoff of pair_style zero, A.
-WITHOUT = (("0", 5.0), ("165", 5.0), ("0", 3.0))
+# Runs of a script without a model: new memory as it is, or of bytes that are never zero, which show what LAMMPS reads
+# before it writes; and the cutoff of pair_style zero, A.
+DIRTY = {"MALLOC_PERTURB_": "165", "GLIBC_TUNABLES": "glibc.malloc.tcache_count=0"}
+WITHOUT = (({}, 5.0), (DIRTY, 5.0), ({}, 3.0))
 OK, ERROR, LAMMPS, WRONG, CRASH, HUNG = "ok", "error", "lammps", "wrong", "crash", "hung"
 # For ranks that share a core: collectives by messages, whose waits sleep (polite.c). About 40 times less work.
 BY_MESSAGES = {
@@ -197,8 +198,8 @@ class Court:
         alone = self.batch([lines], ranks)[0]
         if alone.kind not in (CRASH, HUNG):
             return alone
-        for new_memory, cutoff in WITHOUT:
-            without = self.batch([without_models(lines, cutoff)], ranks, MALLOC_PERTURB_=new_memory)[0]
+        for memory, cutoff in WITHOUT:
+            without = self.batch([without_models(lines, cutoff)], ranks, **memory)[0]
             if without.kind in (CRASH, HUNG):
                 return Verdict(LAMMPS, f"{without.kind} without a model, too")
         return verdict

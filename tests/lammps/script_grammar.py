@@ -51,7 +51,9 @@ def mutilate(rng, lines, first):
         elif kind == 2:
             lines.insert(rng.randrange(len(lines)), lines.pop(k))
         elif len(words) > 1:
-            words[rng.randrange(1, len(words))] = rng.choice(["", "0", "-1", "1e30", "all", "NULL", "x y"])
+            # 1e30 for an energy of lj/cut would leave forces that are rounding errors alone
+            huge = "1e9" if "lj/cut" in words else "1e30"
+            words[rng.randrange(1, len(words))] = rng.choice(["", "0", "-1", huge, "all", "NULL", "x y"])
             lines[k] = " ".join(words)
         if not lines:
             return [line]

@@ -90,6 +90,16 @@ CASES = {
     # settings before `pre no`, that lists and ghosts do not have
     "smaller skin": (script(f"{FAST}run 5\nneighbor 0.1 bin\nrun 50 pre no"), EITHER),
     "larger skin": (script(f"{FAST}neighbor 0.1 bin\nrun 5\nneighbor 5.0 bin\nrun 50 pre no"), EITHER),
+    "other kind of lists": (
+        script(f"{FAST}neighbor 0.1 bin\nrun 5\nneighbor 0.1 nsq\nrun 200 pre no"),
+        r"\[mlff-34\]",
+    ),
+    "other kind of lists, trials alone": (
+        script(
+            "fix w all widom 1 3 1 54348 300\nrun 2\nneighbor 2.0 nsq\nrun 5 pre no", size="4 0 3.8 0 3.5", atoms=""
+        ),
+        r"\[mlff-34\]",
+    ),
     "tiled": (script("run 5\ncomm_style tiled\nrun 5 pre no"), f"{ERROR}|{LAMMPS}"),
     "tiled, omp": (
         ["package omp 1", "suffix omp", *script("run 5\ncomm_style tiled\nrun 5 pre no")],
@@ -122,6 +132,11 @@ CASES = {
     ),
     # what fixes set
     "types by a variable": (script(BY_STEP), EITHER),
+    # of a few atoms: other ranks have only ghosts of them
+    "types there and back": (
+        script("variable t atom 1+((step+id)%2)\nfix s all set 1 0 atom 1*3 type v_t\nrun 6"),
+        RIGHT,
+    ),
     "types by a variable, hybrid": (script(BY_STEP, pair=ARGON.format(style="hybrid/overlay")), EITHER),
     "positions by a variable": (script("variable xx atom x+0.3\nfix s all set 3 0 atom 3 x v_xx\nrun 8"), EITHER),
     # a type that becomes an element, of an atom without ghosts
