@@ -214,7 +214,7 @@ START_TEST(reports)
   test_json *spans = test_json_read(trace);
   ck_assert_int_gt(test_json_length(spans), 45); /* two names, 5 calls of warm-up and 40, memory */
   test_json_free(spans);
-  expect(run("show '%s'", a), 0, "40 steps measured, 5 of warm-up");
+  expect(run("show '%s'", a), 0, "40 steps measured, 5 warm-up steps excluded");
   ck_assert_ptr_nonnull(strstr(output, "drop: "));
   expect(run("show '%s' '%s' '%s'", a, a, a), 0, "us/atom");
   expect(run("compare '%s' '%s'", a, a), 0, "Mann-Whitney");
