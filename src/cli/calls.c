@@ -53,7 +53,7 @@ typedef struct bench {
   mlffprof_trace *trace;
   int n_warm, memory_every;
   mlffprof_component parts[MLFF_N_SPANS]; /* with --trace: spans of the engine except "evaluate" */
-  double before[MLFF_N_SPANS], seconds[MLFF_N_SPANS];
+  double previous[MLFF_N_SPANS], seconds[MLFF_N_SPANS];
   int n_parts;
 } bench;
 
@@ -82,8 +82,8 @@ static const double *take_parts(bench *b)
   const mlff_span *spans = mlff_spans_read(b->calls->model);
   for (int k = 0; k < b->n_parts; k++) {
     const mlff_span *s = &spans[k + 1];
-    b->seconds[k] = s->calls ? s->seconds - b->before[k] : NAN;
-    b->before[k] = s->seconds;
+    b->seconds[k] = s->calls ? s->seconds - b->previous[k] : NAN;
+    b->previous[k] = s->seconds;
   }
   return b->n_parts ? b->seconds : NULL;
 }

@@ -26,8 +26,8 @@ enum { ALIGNMENT = 64, HUGE_PAGE = 1 << 21 };
 
 typedef struct block {
   struct mlff_region *region;
-  struct block *before, *after; /* adjacent blocks of the region */
-  size_t bytes;                 /* without this header */
+  struct block *previous, *next; /* adjacent blocks of the region */
+  size_t bytes;                  /* without this header */
   int is_free;
 } block;
 
@@ -70,19 +70,19 @@ static char *map(char *address, size_t bytes)
 /* Merges b and the next block if both are free. */
 static void join(block *b)
 {
-  block *after = b->after;
+  block *after = b->next;
   if (!b->is_free || !after || !after->is_free) return;
   b->bytes += HEADER + after->bytes;
-  b->after = after->after;
-  if (b->after) b->after->before = b;
+  b->next = after->next;
+  if (b->next) b->next->previous = b;
 }
 
 /* Adds a free block of new memory before the first one. */
 static void put_first(mlff_pages *pages, mlff_region *region, char *data, size_t bytes)
 {
   block *b = (block *) (void *) data;
-  *b = (block){.region = region, .after = region->first, .bytes = bytes - HEADER, .is_free = 1};
-  if (region->first) region->first->before = b;
+  *b = (block){.region = region, .next = region->first, .bytes = bytes - HEADER, .is_free = 1};
+  if (region->first) region->first->previous = b;
   region->first = b;
   region->bytes += bytes;
   pages->bytes += bytes;
@@ -119,7 +119,7 @@ static int add_region(mlff_pages *pages, size_t bytes)
 static block *find(const mlff_pages *pages, size_t bytes)
 {
   for (const mlff_region *r = pages->regions; r; r = r->next)
-    for (block *b = r->first; b; b = b->after)
+    for (block *b = r->first; b; b = b->next)
       if (b->is_free && b->bytes >= bytes) return b;
   return NULL;
 }
@@ -130,9 +130,9 @@ static block *take(block *b, size_t bytes)
   if (b->bytes < bytes + HEADER + ALIGNMENT) return b;
   b->bytes -= bytes + HEADER;
   block *end = (block *) (void *) ((char *) b + HEADER + b->bytes);
-  *end = (block){.region = b->region, .before = b, .after = b->after, .bytes = bytes};
-  if (end->after) end->after->before = end;
-  b->after = end;
+  *end = (block){.region = b->region, .previous = b, .next = b->next, .bytes = bytes};
+  if (end->next) end->next->previous = end;
+  b->next = end;
   return end;
 }
 
@@ -179,10 +179,10 @@ void mlff_pages_release(mlff_pages *pages, void *data)
   mlff_region *region = b->region;
   b->is_free = 1;
   join(b);
-  block *const before = b->before;
+  block *const before = b->previous;
   const int has_joined = before && before->is_free;
   if (has_joined) join(before);
-  if (region->first->is_free && !region->first->after)
+  if (region->first->is_free && !region->first->next)
     drop_region(pages, region);
   else
     empty(has_joined ? before : b);

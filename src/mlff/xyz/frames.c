@@ -157,7 +157,7 @@ mlff_status mlff_xyz_next(mlff_xyz *file, const mlff_xyz_frame **frame, mlff_err
   f->n_columns = t->n_columns;
   f->numbers = t->numbers;
   f->positions = (const double(*)[3]) t->memory[t->positions].values;
-  f->end = file->lines.before + (int64_t) file->lines.next;
+  f->end = file->lines.chunk_offset + (int64_t) file->lines.next;
   file->n_frames++;
   *frame = f;
   return MLFF_OK;

@@ -51,7 +51,7 @@ static int refill(xyz_lines *l)
 {
   if (l->next < l->n_bytes) return 1;
   if (!l->file) return 0;
-  l->before += (int64_t) l->n_bytes;
+  l->chunk_offset += (int64_t) l->n_bytes;
   l->n_bytes = fread(l->chunk, 1, CHUNK, l->file);
   l->bytes = l->chunk;
   l->next = 0;

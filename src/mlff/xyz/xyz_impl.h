@@ -12,8 +12,8 @@ typedef struct xyz_lines {
   unsigned char *chunk;
   const unsigned char *bytes; /* [n_bytes], the chunk or the memory */
   size_t n_bytes, next;
-  int64_t before; /* bytes of the file before the chunk */
-  char *line;     /* current line, zero-terminated */
+  int64_t chunk_offset; /* bytes of the file before the chunk */
+  char *line;           /* current line, zero-terminated */
   size_t capacity, length;
   int64_t number; /* of the line, from 1 */
 } xyz_lines;
