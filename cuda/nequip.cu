@@ -99,10 +99,10 @@ typedef struct first_arrays {
   const int32_t *center_species, *slot;
   const real *bias;
   real *z;         /* [n][ld] block */
-  real *edge_grad; /* [n_edges][4]  */
+  real *edge_grad; /* [n_edges][4] */
   radial_part radial;
-  int n[MLFF_NEQUIP_ORDERS], at[MLFF_NEQUIP_ORDERS]; /* channels of an order, and where it is in a row of z */
-  int n_orders, n_chunks, accumulate, unused;        /* n_chunks of all orders                                 */
+  int n[MLFF_NEQUIP_ORDERS], offset[MLFF_NEQUIP_ORDERS]; /* channels of an order, and its offset in a row of z */
+  int n_orders, n_chunks, accumulate, unused;            /* n_chunks of all orders */
 } first_arrays;
 
 /* R of edge e from `column` on; NULL if the network has no weights for its species. */
@@ -138,7 +138,7 @@ template <int L> MLFF_DEVICE void first_order(const first_arrays &a, int64_t i, 
     slots_sum(&sum[m]);
     if (c >= a.n[L] || m % SLOTS != slot) continue;
     if (L == 0 && own_slot >= 0) vec_add(&sum[m], 1, vec_load(a.bias + (int64_t) own_slot * a.n[0] + c));
-    vec_store(a.z + (i - a.begin) * a.ld + a.at[L] + m * a.n[L] + c, sum[m]);
+    vec_store(a.z + (i - a.begin) * a.ld + a.offset[L] + m * a.n[L] + c, sum[m]);
   }
 }
 
@@ -177,7 +177,7 @@ MLFF_DEVICE void first_order_backward(const first_arrays &a, const real *line, i
     edge_weights(a.radial, first_rows(a, line, column + c), line, e, &w, &dw);
 #pragma unroll
     for (int m = 0; m < 2 * L + 1; m++) {
-      const vec gm = vec_load(g + a.at[L] + m * a.n[L] + c);
+      const vec gm = vec_load(g + a.offset[L] + m * a.n[L] + c);
       vec_add(&dE_dw, y[L * L + m], gm);
       if (L > 0) v[L * L + m] += vec_dot(w, gm);
     }
@@ -240,7 +240,7 @@ static first_arrays first_arrays_of(const mlff_nequip_first_args *args)
   a.accumulate = args->accumulate;
   for (int l = 0; l < args->out.n_orders; l++) {
     a.n[l] = args->out.n[l];
-    a.at[l] = args->out.offset[l];
+    a.offset[l] = args->out.offset[l];
     a.n_chunks += (a.n[l] + CHUNK - 1) / CHUNK;
   }
   return a;
@@ -272,7 +272,8 @@ typedef struct gate_arrays {
   double epsilon;
   real gain, unused;                     /* unused: padding */
   real order_weight[MLFF_NEQUIP_ORDERS]; /* 1/((2l+1)^2 n_orders), weight of order l in the norm */
-  int n_in[MLFF_NEQUIP_ORDERS], in_at[MLFF_NEQUIP_ORDERS], n_out[MLFF_NEQUIP_ORDERS], out_at[MLFF_NEQUIP_ORDERS];
+  int n_in[MLFF_NEQUIP_ORDERS], in_offset[MLFF_NEQUIP_ORDERS], n_out[MLFF_NEQUIP_ORDERS],
+      out_offset[MLFF_NEQUIP_ORDERS];
   int n_orders_in, n_orders_out;
 } gate_arrays;
 
@@ -316,7 +317,7 @@ __global__ void __launch_bounds__(NODE_THREADS, GATE_BLOCKS) nequip_gate_kernel(
     real sum = 0;
     for (int l = 0; l < a.n_orders_in; l++)
       for (int c = lane * VEC; c < (2 * l + 1) * a.n_in[l]; c += WARP * VEC) {
-        const vec v = vec_load(z + a.in_at[l] + c);
+        const vec v = vec_load(z + a.in_offset[l] + c);
         sum += a.order_weight[l] * vec_dot(v, v);
       }
     scale = (real) (1.0 / sqrt(a.epsilon + (double) warp_sum(sum)));
@@ -330,8 +331,8 @@ __global__ void __launch_bounds__(NODE_THREADS, GATE_BLOCKS) nequip_gate_kernel(
       const vec gate = vec_product(vec_gate(a, vec_load(z + gates + c), channel_scale(a, gates + c, scale), &slope),
                                    channel_scale(a, channel + c, scale));
       for (int m = 0; m < 2 * l + 1; m++)
-        vec_store(x + a.out_at[l] + m * a.n_out[l] + c,
-                  vec_product(gate, vec_load(z + a.in_at[l] + m * a.n_in[l] + c)));
+        vec_store(x + a.out_offset[l] + m * a.n_out[l] + c,
+                  vec_product(gate, vec_load(z + a.in_offset[l] + m * a.n_in[l] + c)));
     }
 }
 
@@ -347,13 +348,13 @@ MLFF_DEVICE real gate_backward(const gate_arrays &a, const real *z, const real *
   const vec gate = vec_product(x_scale, vec_gate(a, z_gate, gate_scale, &slope));
   real dot = 0;
   for (int m = 0; m < 2 * l + 1; m++) {
-    const int at = a.in_at[l] + m * a.n_in[l] + c;
-    const vec gm = vec_load(g + a.out_at[l] + m * a.n_out[l] + c), zm = vec_load(z + at);
+    const int offset = a.in_offset[l] + m * a.n_in[l] + c;
+    const vec gm = vec_load(g + a.out_offset[l] + m * a.n_out[l] + c), zm = vec_load(z + offset);
     vec_add_product(&sum, gm, zm);
     v = vec_product(gm, gate);
     dot += vec_dot(v, zm);
     if (STORE) vec_add(&v, -norm_grad * a.order_weight[l], zm);
-    if (STORE) vec_store(grad + at, v);
+    if (STORE) vec_store(grad + offset, v);
   }
   v = vec_product(vec_product(x_scale, sum), vec_product(slope, gate_scale));
   dot += vec_dot(v, z_gate);
@@ -433,9 +434,9 @@ static gate_arrays gate_arrays_of(const mlff_nequip_gate_args *args)
   for (int l = 0; l < MLFF_NEQUIP_ORDERS; l++) {
     a.order_weight[l] = (real) (1.0 / ((2 * l + 1) * (2 * l + 1) * args->in.n_orders));
     a.n_in[l] = args->in.n[l];
-    a.in_at[l] = args->in.offset[l];
+    a.in_offset[l] = args->in.offset[l];
     a.n_out[l] = args->out.n[l];
-    a.out_at[l] = args->out.offset[l];
+    a.out_offset[l] = args->out.offset[l];
   }
   return a;
 }

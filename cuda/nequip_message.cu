@@ -35,7 +35,7 @@ typedef struct message_arrays {
   real *sums; /* [n][out_ld] block */
   real *messages, *edge_grad;
   radial_part radial;
-  int n_in[MLFF_NEQUIP_ORDERS], in_at[MLFF_NEQUIP_ORDERS], n_out[MLFF_NEQUIP_ORDERS];
+  int n_in[MLFF_NEQUIP_ORDERS], in_offset[MLFF_NEQUIP_ORDERS], n_out[MLFF_NEQUIP_ORDERS];
   int n_paths, n_orders;
   int n_edges, stride; /* edges with couplings in shared memory, and their stride in reals */
   int n_teams, accumulate;
@@ -177,7 +177,7 @@ MLFF_DEVICE void path_forward(const message_arrays &a, const mlff_nequip_path &p
 #pragma unroll(N1 *N3 > 5 ? 1 : 2)
   for (int q = slot; q < (inside ? n : 0); q += SLOTS) {
     const real *line = a.radial.lines + (e0 + q) * MLFF_PAINN_LINE, *rows;
-    const real *y = neighbor_features(a, line, &rows) + a.in_at[p.l1] + c,
+    const real *y = neighbor_features(a, line, &rows) + a.in_offset[p.l1] + c,
                *coupling = couplings + q * a.stride + p.coupling;
     vec w, kv = vec_zero();
     edge_weights(a.radial, rows + p.column + c, line, e0 + q, &w, NULL);
@@ -296,7 +296,7 @@ MLFF_DEVICE void order_backward(const message_arrays &a, const mlff_nequip_path 
                                 int64_t e, int c, const real *g, const real *coupling, real *message, real *v)
 {
   const real *line = a.radial.lines + e * MLFF_PAINN_LINE, *rows,
-             *features = neighbor_features(a, line, &rows) + a.in_at[L1] + c;
+             *features = neighbor_features(a, line, &rows) + a.in_offset[L1] + c;
   const int64_t ld1 = a.n_in[L1];
   vec y[2 * L1 + 1], dE_dy[2 * L1 + 1];
 #pragma unroll
@@ -312,7 +312,7 @@ MLFF_DEVICE void order_backward(const message_arrays &a, const mlff_nequip_path 
     }
   }
 #pragma unroll
-  for (int i = 0; i < 2 * L1 + 1; i++) vec_store(message + a.in_at[L1] + i * ld1 + c, dE_dy[i]);
+  for (int i = 0; i < 2 * L1 + 1; i++) vec_store(message + a.in_offset[L1] + i * ld1 + c, dE_dy[i]);
 }
 
 /* With g = g_sums[i] and K, w of edge e:
@@ -439,7 +439,7 @@ static message_arrays arrays_of(const mlff_nequip_message_args *args)
   a.radial = radial_of(&args->radial, args->rows);
   for (int l = 0; l < MLFF_NEQUIP_ORDERS; l++) {
     a.n_in[l] = l < args->in.n_orders ? args->in.n[l] : 0;
-    a.in_at[l] = l < args->in.n_orders ? args->in.offset[l] : 0;
+    a.in_offset[l] = l < args->in.n_orders ? args->in.offset[l] : 0;
     a.n_out[l] = l < args->out.n_orders ? args->out.n[l] : 0;
   }
   a.n_paths = args->n_paths;
