@@ -339,6 +339,22 @@ MLFF_DEVICE void send(const message_arrays &a, int64_t e, const edge_line &line,
   }
 }
 
+/* Starts the copies of the adjoints of the first STAGES - 1 neighbors. Returns the node of the next neighbor. */
+template <int LANE_CHANNELS, int STAGES>
+__device__ __forceinline__ int prefetch_grads(const message_arrays &a, const int32_t *node, int step, int n_edges,
+                                              int k, int lane, neighbor_grads<LANE_CHANNELS> *stages)
+{
+  int nodes[STAGES];
+#pragma unroll
+  for (int n = 0; n < STAGES; n++) nodes[n] = n < n_edges ? node[n * step] : 0;
+#pragma unroll
+  for (int n = 0; n < STAGES - 1; n++) {
+    if (n < n_edges) copy_grad<LANE_CHANNELS>(a, nodes[n], k, lane, &stages[n]);
+    __pipeline_commit();
+  }
+  return nodes[STAGES - 1];
+}
+
 /* Adjoint of message_kernel for sender j over its edges, i the node of the neighbor:
  *   g_x[j] = sum_e (g_q[i], g_mu[i].u, g_mu[i].mu_j) * filter,  grad_in[j] = grad[j] + (0, sum_e g_mu[i] f_c c)
  *   edge_grad[e] = (or +=) (dE/du, dE/dr)
@@ -372,15 +388,7 @@ __global__ void __launch_bounds__(WARP *backward_shape<LANE_CHANNELS, SPLIT_EDGE
     const bool has_channels = k < a.n_features;
     sender<LANE_CHANNELS> sender_j = {};
     if (has_channels) sender_begin<LANE_CHANNELS>(a, j, k, &sender_j);
-    int nodes[STAGES];
-#pragma unroll
-    for (int n = 0; n < STAGES; n++) nodes[n] = n < n_edges ? node[n * step] : 0;
-#pragma unroll
-    for (int n = 0; n < STAGES - 1; n++) {
-      if (n < n_edges) copy_grad<LANE_CHANNELS>(a, nodes[n], k, lane, &stages[n]);
-      __pipeline_commit();
-    }
-    int next = nodes[STAGES - 1];
+    int next = prefetch_grads<LANE_CHANNELS, STAGES>(a, node, step, n_edges, k, lane, stages);
     for (int n = 0; n < n_edges; n++) {
       const int later = n + STAGES - 1;
       if (later < n_edges) copy_grad<LANE_CHANNELS>(a, next, k, lane, &stages[later % STAGES]);

@@ -17,7 +17,7 @@ void ProfBeside::begin()
 {
   if (depth++ > 0) return;
   int64_t peak = 0;
-  mlffprof_host_memory(&before, &peak, nullptr);
+  mlffprof_host_memory(&bytes_at_begin, &peak, nullptr);
   note_peak(peak);
 }
 
@@ -26,7 +26,7 @@ void ProfBeside::end()
   if (--depth > 0) return;
   int64_t now = 0;
   mlffprof_host_memory(&now, &peak_after, nullptr);
-  sum += now - before;    // 0 if the system does not report memory
+  sum += now - bytes_at_begin;    // 0 if the system does not report memory
 }
 
 void ProfBeside::subtract(int64_t &resident, int64_t &peak)

@@ -32,7 +32,7 @@ class ProfBeside {
 
  private:
   int depth = 0;
-  int64_t sum = 0, before = 0, peak_after = 0, peak_of_run = 0;
+  int64_t sum = 0, bytes_at_begin = 0, peak_after = 0, peak_of_run = 0;
   void begin();
   void end();
   void note_peak(int64_t peak);

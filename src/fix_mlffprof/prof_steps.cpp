@@ -81,7 +81,7 @@ bool ProfSteps::start_run(mlff_model *model, double step_ps)
   builds = neighbor->ncalls;
   growths = engine ? mlff_model_memory(engine).n_growths : 0;
   read_box(box);
-  before.assign(3 * parts.size(), 0.0);
+  start_values.assign(3 * parts.size(), 0.0);
   now_values.assign(3 * parts.size(), 0.0);
   // reserve now, so that memory does not appear to grow
   for (auto *list : {&latency, &busy, &most_latency, &most_busy}) list->reserve(MAX_BATCH);
@@ -154,7 +154,7 @@ void ProfSteps::open(bigint number, double now)
   start = now;
   fix_seconds = 0.0;
   open_tags = output->next == number ? static_cast<unsigned>(MLFFPROF_TAG_OUTPUT) : 0u;
-  if (!parts.empty()) read(before);
+  if (!parts.empty()) read(start_values);
   if (compares) busy_before = read_busy();
 }
 
@@ -214,13 +214,14 @@ void ProfSteps::close(double now)
   sums.push_back(was_preempted(now) ? 1.0 : 0.0);
   if (!parts.empty()) read(now_values);
   for (size_t k = 0; k < parts.size(); k++) {
-    double value = now_values[k] - before[k];
+    double value = now_values[k] - start_values[k];
     if (timers[k] == Timer::MODIFY) value -= fix_modify;
     if (timers[k] == Timer::OUTPUT) value -= fix_output;
     if (value < 0.0) value = 0.0;    // NaN stays
     sums.push_back(value);
   }
-  for (size_t k = parts.size(); k < 3 * parts.size(); k++) sums.push_back(std::max(0.0, now_values[k] - before[k]));
+  for (size_t k = parts.size(); k < 3 * parts.size(); k++)
+    sums.push_back(std::max(0.0, now_values[k] - start_values[k]));
   latency.push_back({seconds, comm->me});
   busy.push_back({compares ? std::max(0.0, read_busy() - busy_before) : seconds, comm->me});
   sums[busy_index] = busy.back().value;

@@ -71,8 +71,8 @@ class ProfSteps : protected Pointers {
   bool opened, timed, compares;    // the timers of LAMMPS are on; the busiest rank is known
   bigint open_step;
   double start, dt_ps, busy_before, fix_seconds, fix_modify, fix_output, batch_seconds;
-  double mean_seconds, fastest;              // of the last batch
-  std::vector<double> before, now_values;    // [3 parts] readings at start and end of the step
+  double mean_seconds, fastest;                    // of the last batch
+  std::vector<double> start_values, now_values;    // [3 parts] readings at start and end of the step
   int64_t growths;
   bigint builds;
   struct Processor {

@@ -108,7 +108,7 @@ void ProfShadow::open()
 
 void ProfShadow::init()
 {
-  const ProfBeside::Part part(beside);
+  const ProfBeside::Part part(side_work);
   units = MLFFResults::find_units(update->unit_style);
   if (!units)
     error->all(FLERR, std::string(WHO) + " does not support units " + update->unit_style +
@@ -207,7 +207,7 @@ void ProfShadow::add_virials(const double *reference, std::vector<double> &sums)
 
 double **ProfShadow::errors(int n_atoms)
 {
-  const ProfBeside::Part part(beside);
+  const ProfBeside::Part part(side_work);
   const auto n = static_cast<size_t>(n_atoms) + 1;
   if (table.size() < 4 * n) {
     table.resize(4 * n, 0.0);
@@ -273,7 +273,7 @@ std::string ProfShadow::record(mlffprof_recorder *recorder, const std::vector<do
 
 std::string ProfShadow::compare(mlffprof_recorder *recorder)
 {
-  const ProfBeside::Part part(beside);
+  const ProfBeside::Part part(side_work);
   evaluator.graph.forget_list();
   const std::string failure = evaluator.evaluate(list, {false, false, false, false, false}, WHO);
   if (!failure.empty()) error->all(FLERR, failure);

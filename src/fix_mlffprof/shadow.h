@@ -46,12 +46,12 @@ class ProfShadow : protected Pointers {
   double **errors(int n_atoms);
   double memory_usage() const;
   /* Host memory of this process for the comparison, and device memory of its engine. */
-  ProfBeside &host_memory() { return beside; }
+  ProfBeside &host_memory() { return side_work; }
   int64_t device_bytes() const;
 
  private:
   const ProfSettings &settings;
-  ProfBeside beside;
+  ProfBeside side_work;
   class Fix *owner;
   MLFFEvaluator evaluator;
   const MLFFUnits *units;

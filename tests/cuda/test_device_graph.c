@@ -153,7 +153,7 @@ START_TEST(wrong_use_is_refused)
     test_skip("arrays of another GPU: there is one");
   else
     test_fails(mlff_model_evaluate(other, &t.device, NULL, &result, &error), error, MLFF_E_ARG,
-               "graph.pos is in the memory of GPU 0, and the model computes on GPU 1");
+               "graph.pos is in the memory of GPU 0, but the model uses GPU 1");
   test_fails(mlff_model_forecast(gpu, &t.device, &result, &forecast, &error), error, MLFF_E_UNSUPPORTED, "on the host");
   test_fails(mlff_graph_check(&t.device, 3, &error), error, MLFF_E_UNSUPPORTED, "on the device");
   test_fails(mlff_model_evaluate(gpu, &t.host, NULL, &result, &error), error, MLFF_E_ARG, "result.forces is NULL");

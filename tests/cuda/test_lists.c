@@ -159,7 +159,7 @@ START_TEST(wrong_use_is_refused)
   }
   bare.reach = cutoff + 0.5;
   bare.on_device = 1;
-  test_fails(mlff_model_evaluate(gpu, &bare, NULL, &x.result, &error), error, MLFF_E_ARG, "on the host");
+  test_fails(mlff_model_evaluate(gpu, &bare, NULL, &x.result, &error), error, MLFF_E_ARG, "host positions");
   bare.on_device = 0;
   const double before = t.pos[4][1];
   static const double wrong[] = {NAN, INFINITY, -INFINITY};

@@ -87,8 +87,8 @@ START_TEST(out_of_memory_says_what_fits)
   test_ok(try_open(&file, &model, &error), error);
   cudasim_set_memory(own + (all - own) / 2);
   test_fails(try_evaluate(model, 5, NULL, NULL, &error), error, MLFF_E_NOMEM, "atoms fit");
-  const char *about = strstr(error.text, "about ");
-  ck_assert_int_eq(sscanf(about, "about %d", &fit), 1);
+  const char *about = strstr(error.text, "About ");
+  ck_assert_int_eq(sscanf(about, "About %d", &fit), 1);
   ck_assert_msg(fit > 0 && fit < n_atoms, "%s", error.text);
   mlff_model_close(model);
   int n_side = 1;

@@ -138,7 +138,7 @@ def test_self_test_is_of_the_whole(tmp_path):
 @pytest.mark.parametrize(
     "options,text",
     (
-        ("members 3", "model's members are 0 to 2"),
+        ("members 3", "ranges from 0 to 2"),
         ("members 1:0", "are invalid"),
         ("members 0,", "are invalid"),
         ("members first", "are invalid"),

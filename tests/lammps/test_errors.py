@@ -89,7 +89,7 @@ def test_mixed_is_refused(zoo, tmp_path):
     with open("/proc/cpuinfo", encoding="utf-8") as f:
         flags = f.read().split()
     text = fails(deck(tmp_path, mlff(zoo["painn"], options="device cpu kernels amx")), tmp_path)
-    expect(text, "kernels 'amx' are for precision mixed", "use 'auto'")
+    expect(text, "kernels 'amx' require precision mixed", "use 'auto'")
     for name, flag in (("amx", "amx_bf16"), ("avx512_bf16", "avx512_bf16")):
         if flag not in flags:
             text = fails(

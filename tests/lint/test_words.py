@@ -23,13 +23,9 @@ def test_words():
     assert not hits, "\n".join(f"{h.path}:{h.line}: write {h.instead} for '{h.found}': {h.text}" for h in hits)
 
 
-# Parts whose members are named by nouns; names.py prints those of the others.
-NOUNS = ("cuda/*.h", "examples", "include", "tests")
-
-
 def test_names():
     try:
-        hits = names.all_hits(NOUNS)
+        hits = names.all_hits()
     except words.subprocess.CalledProcessError:
         pytest.skip("not a git checkout")
     assert not hits, "name these by nouns: " + ", ".join(f"{path}:{line}: {name}" for path, line, name in hits)

@@ -33,12 +33,12 @@ static const struct {
     {0, "message_divisor: [4, 4.5, 5]", "message_divisor: [.nan, 4.5, 5]", "message_divisor[0]: '.nan'"},
     {0, "n_channels: [11, 7, 4, 3]", "n_channels: [11, 7, 4, 3, 2]",
      "n_channels: expected 1 to 4 integers from 1 to 256"},
-    {0, "lmax: 3", "lmax: 2", "n_channels: 1 to 3 whole numbers"},
+    {0, "lmax: 3", "lmax: 2", "n_channels: expected 1 to 3 integers"},
     {0, "lmax: 3", "lmax: 4", "lmax: is 4, expected 0 to 3"},
-    {0, "n_channels: [11, 7, 4, 3]", "n_channels: []", "n_channels: 1 to 4 whole numbers"},
-    {0, "n_channels: [11, 7, 4, 3]", "n_channels: [11, 0, 4, 3]", "n_channels: 1 to 4 whole numbers"},
-    {0, "n_channels: [11, 7, 4, 3]", "n_channels: [257, 7, 4, 3]", "n_channels: 1 to 4 whole numbers"},
-    {0, "n_channels: [11, 7, 4, 3]", "n_channels: [11, 7.5, 4, 3]", "n_channels: 1 to 4 whole numbers"},
+    {0, "n_channels: [11, 7, 4, 3]", "n_channels: []", "n_channels: expected 1 to 4 integers"},
+    {0, "n_channels: [11, 7, 4, 3]", "n_channels: [11, 0, 4, 3]", "n_channels: expected 1 to 4 integers"},
+    {0, "n_channels: [11, 7, 4, 3]", "n_channels: [257, 7, 4, 3]", "n_channels: expected 1 to 4 integers"},
+    {0, "n_channels: [11, 7, 4, 3]", "n_channels: [11, 7.5, 4, 3]", "n_channels: expected 1 to 4 integers"},
     {0, "n_channels: [11, 7, 4, 3]", "n_channels: [256, 256, 256, 256]", "at most 4096 are supported"},
     {0, "n_layers: 3", "n_layers: 17", "n_layers: is 17, expected 1 to 16"},
     {0, "n_layers: 3", "n_layers: 2", "has 3 numbers, expected 2"},
@@ -57,7 +57,7 @@ static const struct {
     {0, "norm: {kind: rms, epsilon: 1.0e-12}", "norm: {kind: layer}", "expected one of: none, rms"},
     {0, "norm: {kind: rms, epsilon: 1.0e-12}", "norm: {kind: rms}", "key 'epsilon' is missing"},
     {0, "activation_norm: 0.5964", "activation_norm: 0", "activation_norm: is 0, expected 0.001 to 1000"},
-    {0, "n_readout: []", "n_readout: [1, 1, 1, 1, 1]", "n_readout: 0 to 4 whole numbers"},
+    {0, "n_readout: []", "n_readout: [1, 1, 1, 1, 1]", "n_readout: expected 0 to 4 integers"},
     {0, "n_readout: []", "n_readout: []\n  n_heads: 1", "nequip.n_heads: unknown key"},
     {0, "n_readout: []", "n_readout: [5]", "tensor 'readout.1' is missing"},
     {1, "n_readout: [5]", "n_readout: [6]", "tensor 'readout.1' has shape [1, 5], expected [1, 6]"},
@@ -186,7 +186,7 @@ START_TEST(intervals_that_cannot_be)
     ck_assert_msg(strstr(error.text, "radial_intervals") && strstr(error.text, "auto"), "%s", error.text);
   }
   const mlff_options some = {.radial_intervals = "500", .skip_self_test = 1}, best = {.radial_intervals = "auto"};
-  test_fails(test_model_try(&ani, &some, &model, &error), error, MLFF_E_UNSUPPORTED, "ani models have no table");
+  test_fails(test_model_try(&ani, &some, &model, &error), error, MLFF_E_UNSUPPORTED, "ani models have no radial table");
   test_fails(test_model_try(&orb, &some, &model, &error), error, MLFF_E_UNSUPPORTED, "orb models have no table");
   test_fails(test_model_try(&spline, &some, &model, &error), error, MLFF_E_UNSUPPORTED,
              "radial_intervals 500: this model's radial functions are splines of 12 intervals");

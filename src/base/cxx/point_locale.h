@@ -9,18 +9,18 @@ class MLFFPointLocale {
  public:
   MLFFPointLocale() : point(newlocale(LC_NUMERIC_MASK, "C", static_cast<locale_t>(nullptr)))
   {
-    before = uselocale(point);
+    previous = uselocale(point);
   }
   MLFFPointLocale(const MLFFPointLocale &) = delete;
   MLFFPointLocale &operator=(const MLFFPointLocale &) = delete;
   ~MLFFPointLocale()
   {
-    uselocale(before);
+    uselocale(previous);
     if (point) freelocale(point);
   }
 
  private:
-  locale_t point, before;
+  locale_t point, previous;
 };
 
 #endif

@@ -185,7 +185,7 @@ static int this_process()
 
 #endif
 
-MLFFHostMemory::MLFFHostMemory(MPI_Comm world) : me(0), here(0), file(-1), data_offset(0), given(0)
+MLFFHostMemory::MLFFHostMemory(MPI_Comm world) : me(0), local_rank(0), file(-1), data_offset(0), given(0)
 {
   struct Card {
     uint64_t token;
@@ -197,7 +197,7 @@ MLFFHostMemory::MLFFHostMemory(MPI_Comm world) : me(0), here(0), file(-1), data_
   regions.resize(static_cast<size_t>(n_ranks));
   place.resize(static_cast<size_t>(n_ranks));
   const MLFFMachine machine(world);
-  here = static_cast<size_t>(machine.rank);
+  local_rank = static_cast<size_t>(machine.rank);
 
   const uint64_t token = new_token(me);
   std::string text = create(static_cast<size_t>(machine.size), token);
@@ -267,10 +267,10 @@ const char *MLFFHostMemory::take(int rank, size_t bytes)
 {
   Region &theirs = regions[static_cast<size_t>(rank)];
   if (header(rank)->bytes > theirs.bytes && !grow(&theirs, header(rank)->bytes)) return nullptr;
-  return theirs.begin + data_offset + reader(rank, here)->first * bytes;
+  return theirs.begin + data_offset + reader(rank, local_rank)->first * bytes;
 }
 
 void MLFFHostMemory::done(int rank, uint64_t number)
 {
-  reader(rank, here)->taken.store(number, std::memory_order_release);
+  reader(rank, local_rank)->taken.store(number, std::memory_order_release);
 }

@@ -58,7 +58,7 @@ class MLFFHostMemory {
   };
 
   int me;
-  size_t here;                    // index of this rank within the machine
+  size_t local_rank;              // index of this rank within the machine
   int file;                       // of the region of this rank
   size_t data_offset;             // offset of data in every region
   std::vector<Region> regions;    // [ranks of world]; empty for other machines
