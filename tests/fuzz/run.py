@@ -53,9 +53,7 @@ LOADERS = (
 FAIL = re.compile(r"\b(?:fail|fail_at|fail_\w+|mlff_fail|mlff_yaml_fail|mlff_fault_set|mlffprof_\w*fail)\(")
 # Not of an input: memory, the operating system, arguments of the calling program; and limits of megabytes, which unit
 # tests reach (test_yaml.c, test_prof_read.c, test_cli.c).
-NOT_OF_INPUT = re.compile(
-    r"NOMEM|FAULT_IO|_E_IO|_E_ARG|out of memory|read error|MAX_BYTES|MAX_NODES|LONGEST_LINE"
-)
+NOT_OF_INPUT = re.compile(r"NOMEM|FAULT_IO|_E_IO|_E_ARG|out of memory|read error|MAX_BYTES|MAX_NODES|LONGEST_LINE")
 
 
 def run(command, **more):

@@ -90,10 +90,7 @@ CASES = {
     # settings before `pre no`, that lists and ghosts do not have
     "smaller skin": (script(f"{FAST}run 5\nneighbor 0.1 bin\nrun 50 pre no"), EITHER),
     "larger skin": (script(f"{FAST}neighbor 0.1 bin\nrun 5\nneighbor 5.0 bin\nrun 50 pre no"), EITHER),
-    "other kind of lists": (
-        script(f"{FAST}neighbor 0.1 bin\nrun 5\nneighbor 0.1 nsq\nrun 200 pre no"),
-        r"\[mlff-34\]",
-    ),
+    "other kind of lists": (script(f"{FAST}neighbor 0.1 bin\nrun 5\nneighbor 0.1 nsq\nrun 200 pre no"), r"\[mlff-34\]"),
     "other kind of lists, trials alone": (
         script(
             "fix w all widom 1 3 1 54348 300\nrun 2\nneighbor 2.0 nsq\nrun 5 pre no", size="4 0 3.8 0 3.5", atoms=""
