@@ -187,7 +187,7 @@ START_TEST(intervals_that_cannot_be)
   }
   const mlff_options some = {.radial_intervals = "500", .skip_self_test = 1}, best = {.radial_intervals = "auto"};
   test_fails(test_model_try(&ani, &some, &model, &error), error, MLFF_E_UNSUPPORTED, "ani models have no radial table");
-  test_fails(test_model_try(&orb, &some, &model, &error), error, MLFF_E_UNSUPPORTED, "orb models have no table");
+  test_fails(test_model_try(&orb, &some, &model, &error), error, MLFF_E_UNSUPPORTED, "orb models have no radial table");
   test_fails(test_model_try(&spline, &some, &model, &error), error, MLFF_E_UNSUPPORTED,
              "radial_intervals 500: this model's radial functions are splines of 12 intervals");
   ck_assert_ptr_null(model);
