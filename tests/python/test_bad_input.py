@@ -78,7 +78,7 @@ label nowhere.xyz -o labels.xyz --mlff water-xs || nowhere.xyz: there is no such
 label broken.xyz -o labels.xyz --mlff water-xs || broken.xyz:3: atom 1 has 3 of 4 columns
 label empty.xyz -o labels.xyz --mlff water-xs || empty.xyz: is empty
 label nan.xyz -o labels.xyz --mlff water-xs || nan.xyz:4: pos of atom 2 is 'nan', not a finite number
-label zero.xyz -o labels.xyz --mlff water-xs || zero.xyz:1: the number of atoms is expected,
+label zero.xyz -o labels.xyz --mlff water-xs || zero.xyz:1: expected the number of atoms,
 label silicon.xyz -o labels.xyz --mlff water-xs || silicon.xyz, frame 1: element Si is unknown to the model
 label water.xyz -o labels.xyz --mlff water-xs --elements C || water.xyz, frame 1: element H is not one of C
 label water.xyz -o labels.xyz --mlff water-xs --elements Xx || water.xyz, frame 1: element H is not one of Xx
@@ -146,7 +146,7 @@ convert painn folder -o out || folder: is a folder; a file is expected
 validate nothing || nothing.yaml, and no model nothing; there are:
 validate water-xs nowhere.xyz || there is no structure nowhere.xyz
 validate water-xs broken.xyz || broken.xyz:3: atom 1 has 3 of 4 columns
-validate water-xs zero.xyz || zero.xyz:1: the number of atoms is expected,
+validate water-xs zero.xyz || zero.xyz:1: expected the number of atoms,
 validate water-xs nan.xyz || nan.xyz:4: pos of atom 2 is 'nan', not a finite number
 validate water-xs silicon.xyz || silicon.xyz has Si, which water-xs.yaml does not know: its
 validate water-xs bad.in || bad.in: it has no box (lines such as `0.0 20.0 xlo xhi`)

@@ -110,7 +110,7 @@ def test_goes_on_where_it_was_killed(place):
             written = lambda part=part: os.path.exists("out.xyz") and os.path.getsize("out.xyz") >= part * len(wanted)
             kills.kill_when(process.pid, written, 0.05 * part)
         sizes.append(os.path.getsize("out.xyz") if os.path.exists("out.xyz") else 0)
-    text = good(words[3:])
+    text = good(words[4:])
     assert (place / "out.xyz").read_bytes() == wanted
     assert any(0 < size < len(wanted) for size in sizes) and "holds" in text, sizes
     for cut in range(1, len(wanted), 173):
@@ -122,7 +122,7 @@ def test_goes_on_where_it_was_killed(place):
         assert wanted.startswith(content) and content.count(b"\n") == 4 * len(file.frames)
         assert len(file.frames) == wanted[:cut].count(b"\n") // 4 and content[-1:] in (b"", b"\n")
     (place / "out.xyz").write_bytes(wanted[: len(wanted) // 2])
-    good(words[3:])
+    good(words[4:])
     assert (place / "out.xyz").read_bytes() == wanted
 
 

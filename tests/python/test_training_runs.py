@@ -248,7 +248,7 @@ class Runs(unittest.TestCase):
             written.append(path)
             real(path, content)
 
-        patch, text = mock.patch("mlff_tools.train.curve.write_bytes", full), "No space left on device; the same"
+        patch, text = mock.patch("mlff_tools.train.curve.write_bytes", full), "No space left on device; run the same"
         with patch, self.assertRaisesRegex(modelfile.ModelError, text):
             self.train("parts", save_every=0.0)
         self.assertTrue(written)
