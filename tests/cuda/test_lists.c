@@ -174,7 +174,8 @@ START_TEST(wrong_use_is_refused)
   bare.n_interior = 0;
   bare.n_local--; /* a list_id that belongs to other atoms */
   bare.n_nodes--;
-  test_fails(mlff_model_evaluate(gpu, &bare, NULL, &x.result, &error), error, MLFF_E_ARG, "graph.list_id is that of");
+  test_fails(mlff_model_evaluate(gpu, &bare, NULL, &x.result, &error), error, MLFF_E_ARG,
+             "is that of a list with other atoms");
   free(x.numbers);
   free_twins(&t);
   mlff_model_close(cpu);
