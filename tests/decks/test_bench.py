@@ -223,7 +223,7 @@ def test_a_failing_run_is_one_error(tmp_path, capsys):
         (["--system", "gold"], "--system gold: there are water"),
         (["--size", "tiny"], "--size tiny"),
         (["--protocol", "nvx"], "--protocol nvx"),
-        (["--model", "none.yaml"], "no model file none.yaml"),
+        (["--model", "none.yaml"], "not a model file none.yaml"),
         (["--against", "nowhere"], "--against nowhere"),
         (["--build", "nowhere"], "nowhere holds no mlffplugin.so"),
         (["--steps", "10", "--warmup", "10"], "--warmup 10 must be below"),
