@@ -133,9 +133,7 @@ def prepare(args, write):
     for s in found_systems:
         unknown = sorted(set(s.frame["elements"]) - known)
         if unknown:
-            raise CertifyError(
-                f"{s.name}: element {unknown[0]} is not in the model, which has {' '.join(sorted(known))}"
-            )
+            raise CertifyError(f"{s.name}: the model does not know {unknown[0]}, but {' '.join(sorted(known))}")
     model = sides.of_model("model", args.model, settings["precision"], args.program, args.plugin)
     teacher, why = None, "the recipe has no teacher" if found else "there is no recipe"
     try:
