@@ -1,12 +1,8 @@
 /* inner_model.cpp: see inner_model.h. */
 #include "inner_model.h"
 
-#include "errors.h"
-
 #include "atom.h"
-#include "comm.h"
 #include "error.h"
-#include "update.h"
 
 #include <algorithm>
 #include <cstring>

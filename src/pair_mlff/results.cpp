@@ -1,13 +1,11 @@
 /* results.cpp: see results.h. */
 #include "results.h"
 
-#include "errors.h"
 #include "halo.h"
 #include "neighbor_graph.h"
 
 #include "atom.h"
 #include "comm.h"
-#include "error.h"
 #include "force.h"
 #include "update.h"
 

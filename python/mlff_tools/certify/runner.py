@@ -22,7 +22,6 @@ from .work import NotMeasured, write_whole
 
 SEGMENT = 20000  # steps that are worth a restart file of their own
 COLUMNS = "step temp pe ke etotal press vol".split()
-FRAMES = 2000  # of a trajectory, at most
 # units: (time unit in ps, energy unit in eV, pressure unit in bar)
 UNITS = {"metal": (1.0, 1.0, 1.0), "real": (1e-3, 1 / 23.060549, 1.01325)}
 BEGIN = "mlff-certify-begin"
