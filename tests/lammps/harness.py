@@ -229,13 +229,18 @@ def mlff(model, elements="O H", options="", style="mlff"):
 
 
 @functools.cache
-def cpu_clock():
-    """Variables that make times those of the processor (cpu_clock.c), so that other programs do not change them."""
+def preload(name):
+    """The variable that preloads NAME.c of this folder into LAMMPS, after the libraries of AddressSanitizer."""
     folder = tempfile.mkdtemp()
     atexit.register(shutil.rmtree, folder)
-    library, source = os.path.join(folder, "cpu_clock.so"), os.path.join(HERE, "cpu_clock.c")
+    library, source = os.path.join(folder, f"{name}.so"), os.path.join(HERE, f"{name}.c")
     subprocess.run([os.environ.get("CC", "cc"), "-shared", "-fPIC", "-O1", "-o", library, source], check=True)
     return {"LD_PRELOAD": " ".join([*os.environ.get("MLFF_PRELOAD", "").split(), library])}
+
+
+def cpu_clock():
+    """Variables that make times those of the processor (cpu_clock.c), so that other programs do not change them."""
+    return preload("cpu_clock")
 
 
 def launch(deck, folder, ranks=1, arguments=(), load=True, check=True, env=None):

@@ -81,11 +81,8 @@ class Court:
         with open(os.path.join(self.folder, "water.mol"), "w", encoding="utf-8") as f:
             f.write(WATER)
         self.oracle = script_oracle.Oracle(self.folder)
-        polite, source = os.path.join(self.folder, "polite.so"), os.path.join(HERE, "polite.c")
-        subprocess.run([os.environ.get("CC", "cc"), "-shared", "-fPIC", "-O1", "-o", polite, source], check=True)
-        preload = " ".join([*os.environ.get("MLFF_PRELOAD", "").split(), polite])  # of AddressSanitizer, first
         self.environment = harness.with_libraries(
-            OMP_NUM_THREADS="1", LD_PRELOAD=preload, MPIR_CVAR_POLLS_BEFORE_YIELD="1", **BY_MESSAGES
+            OMP_NUM_THREADS="1", MPIR_CVAR_POLLS_BEFORE_YIELD="1", **harness.preload("polite"), **BY_MESSAGES
         )
 
     def judge(self, scripts, ranks):

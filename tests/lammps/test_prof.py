@@ -26,6 +26,7 @@ from harness import (
     fails,
     launch,
     mlff,
+    preload,
     read_dump,
     water,
     with_libraries,
@@ -131,13 +132,9 @@ def test_times_are_those_of_lammps(tmp_path):
     assert report["context"]["setup_s"] > 0
 
 
-def test_components_are_the_whole(tmp_path, monkeypatch):
+def test_components_are_the_whole(tmp_path):
     """The components of a step add up to the step. The clock counts its readings, so nothing depends on the load."""
-    clock = tmp_path / "clock.so"
-    source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "counting_clock.c")
-    subprocess.run([os.environ.get("CC", "cc"), "-shared", "-fPIC", "-O1", "-o", str(clock), source], check=True)
-    monkeypatch.setenv("LD_PRELOAD", " ".join([*os.environ.get("MLFF_PRELOAD", "").split(), str(clock)]))
-    launch(argon(prof("file r.json warmup 0 memory no"), "run 300", n=4), str(tmp_path))
+    launch(argon(prof("file r.json warmup 0 memory no"), "run 300", n=4), str(tmp_path), env=preload("counting_clock"))
     report = load(tmp_path)
     top = {part["name"]: part["mean_ms"] for part in report["components"] if part["parent"] is None}
     close(sum(top.values()), report["mean_latency_ms"], 1e-9, "sum of the components")
