@@ -1,5 +1,5 @@
-"""The C API (mlff.h, mlff_watch.h and mlff_xyz.h in include/mlff) by ctypes: structures as they are there, and the
-shared library that has it.
+"""The C API (mlff.h, mlff_watch.h, mlff_xyz.h and the reader of mlffprof.h in include/mlff) by ctypes: structures as
+they are there, and the shared library that has it.
 
 Calls release Python's lock. tests/python/test_api_library.py compares the structures with the header.
 """
@@ -237,6 +237,8 @@ FUNCTIONS = {
     "mlff_xyz_next": (c_int, (c_void_p, POINTER(POINTER(CXyzFrame)), POINTER(CError))),
     "mlff_xyz_is_cut": (c_int, (c_void_p,)),
     "mlff_xyz_close": (None, (c_void_p,)),
+    "mlffprof_report_read": (c_int, (c_char_p, POINTER(c_void_p), POINTER(CError))),
+    "mlffprof_report_free": (None, (c_void_p,)),
 }
 
 

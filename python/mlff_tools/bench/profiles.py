@@ -1,12 +1,12 @@
 """Reading reports of fix mlffprof (docs/profile.schema.json) and writing files that are whole or absent."""
 
+import ctypes
 import json
 import math
 import os
 
 from ..model.files import write_bytes
 from ..model.modelfile import ModelError
-from . import consistent
 
 SCHEMA_VERSION = 1
 NEEDED = (
@@ -49,13 +49,18 @@ def read(path):
         raise ProfileError(
             f"{path}: schema version {report['schema_version']}, and this program reads {SCHEMA_VERSION}: update it"
         )
-    try:
-        consistent.check(report)
-    except consistent.Contradiction as e:
-        raise ProfileError(f"{path}: {e}: the report contradicts itself; it was changed or is damaged") from e
-    except (TypeError, AttributeError) as e:
-        raise ProfileError(f"{path}: a block of the report has the wrong type: {e}") from e
+    _check(path)
     return report
+
+
+def _check(path):
+    """ProfileError when the library refuses the report: its numbers contradict each other, or a block is wrong."""
+    from mlff import library  # its package imports this module
+
+    c, found, error = library.library(), ctypes.c_void_p(), library.CError()
+    if c.mlffprof_report_read(os.fsencode(path), ctypes.byref(found), ctypes.byref(error)):
+        raise ProfileError(error.text.decode("utf-8", "replace"))
+    c.mlffprof_report_free(found)
 
 
 def read_json(*path):

@@ -31,9 +31,7 @@ static mlffprof_status contradiction(const checking *c, const char *name, double
 
 static mlffprof_status check_sign(const checking *c, const char *name, double value)
 {
-  if (!(value < 0)) return MLFFPROF_OK;
-  return mlffprof_fail(c->error, MLFFPROF_E_FORMAT, "%s: %s is %.9g, and cannot be negative: make the report anew",
-                       c->path, name, value);
+  return value < 0 ? contradiction(c, name, value, "below", "the least that is possible", 0) : MLFFPROF_OK;
 }
 
 /* low <= high; unknown numbers (NaN) pass. */
