@@ -10,7 +10,9 @@
 #include "comm.h"
 #include "domain.h"
 #include "error.h"
+#include "fix.h"
 #include "group.h"
+#include "modify.h"
 #include "neigh_list.h"
 #include "neighbor.h"
 #include "update.h"
@@ -308,6 +310,14 @@ void MLFFNeighborGraph::check_list_exists(const NeighList *list) const
                     "that this run builds new neighbor lists [mlff-35]");
 }
 
+/* Whether a fix like gcmc is changing atoms now: in pre_exchange(), which next sets the step of its next trials. */
+bool MLFFNeighborGraph::is_trial() const
+{
+  for (const Fix *fix : modify->get_fix_list())
+    if (fix->force_reneighbor && fix->next_reneighbor == lmp->update->ntimestep) return true;
+  return false;
+}
+
 const mlff_graph *MLFFNeighborGraph::update(NeighList *list)
 {
   // neighbor->ncalls counts lists that were rebuilt between two steps as well, e.g. by fix gcmc; set-ups reset it to 0.
@@ -324,8 +334,8 @@ const mlff_graph *MLFFNeighborGraph::update(NeighList *list)
   update_problem.clear();
   new_types = false;
   run_ended = false;
-  // commands before `run N pre no` change how lists are made, while LAMMPS prepares bins and ghosts in a setup only
-  unchecked = unchecked || new_run || (rebuilt && no_setup);
+  // LAMMPS prepares bins and ghosts for other settings in a setup only, and for another box after trials of a step
+  unchecked = unchecked || new_run || (rebuilt && (no_setup || (domain->box_change && is_trial())));
   const bool seen = last_list != nullptr;
   if (new_run && seen && !run->setupflag && neighbor->ago != 0) check_same_atoms();
   if (rebuilt) NewList(*this, list).build();

@@ -77,6 +77,17 @@ CASES = {
     "reset, displaced, old lists": (script(OLD + AGAIN.format("displace_atoms all move 3 0 0")), EITHER),
     "reset, box": (script(AGAIN.format("change_box all x scale 0.9")), EITHER),
     "reset, box, old lists": (script(OLD + AGAIN.format("change_box all x scale 0.9")), EITHER),
+    # trials before LAMMPS prepares ghosts for the changed box
+    "trials, box": (
+        script(
+            "fix g all gcmc 1 0 5 2 66543 3000 -1.0 0.5 full_energy\nfix d all deform 1 x trate 5000 y trate -3000\n"
+            "run 10",
+            pair=MLFF.replace("painn", "gaussian"),
+            size="5.9 0 8.2 0 3.4",
+            atoms="create_atoms 2 single 2.9 3.4 1.6",
+        ),
+        EITHER,
+    ),
     # a command that makes lists of its own
     "overlap deleted": (script("run 5\ndelete_atoms overlap 0.2 all all\nrun 5 pre no"), EITHER),
     "overlap deleted, hybrid": (
