@@ -115,6 +115,14 @@ int MLFFNeighborGraph::excluded_bits() const
   return bits;
 }
 
+/* Whether atoms that join a group or a molecule may lack neighbors, while they are in the list. */
+bool MLFFNeighborGraph::excludes_pairs() const
+{
+  for (int k = 0; k < neighbor->nex_group; k++)
+    if (neighbor->ex1_group[k] != 0 && neighbor->ex2_group[k] != 0) return true;
+  return neighbor->nex_mol > 0;
+}
+
 /* Species of row or ghost a. An image of an owned atom has the type of its owner, because fixes may change only that
  * one. */
 int32_t MLFFNeighborGraph::species_at(int a, int excluded) const
@@ -335,7 +343,8 @@ const mlff_graph *MLFFNeighborGraph::update(NeighList *list)
   new_types = false;
   run_ended = false;
   // LAMMPS prepares bins and ghosts for other settings in a setup only, and for another box after trials of a step
-  unchecked = unchecked || new_run || (rebuilt && (no_setup || (domain->box_change && is_trial())));
+  const bool may_lack_pairs = no_setup || excludes_pairs() || (domain->box_change && is_trial());
+  unchecked = unchecked || new_run || (rebuilt && may_lack_pairs);
   const bool seen = last_list != nullptr;
   if (new_run && seen && !run->setupflag && neighbor->ago != 0) check_same_atoms();
   if (rebuilt) NewList(*this, list).build();

@@ -94,6 +94,7 @@ class MLFFNeighborGraph : protected Pointers {
   bool has_outrun_respa_list() const;
   bool is_respa() const;
   bool is_trial() const;
+  bool excludes_pairs() const;
   const double *listed_position(int i) const;
   std::string farthest_atom() const;
   bool delays_lists() const;

@@ -33,9 +33,9 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 BATCH = 60  # scripts of a process
 HANG = float(os.environ.get("MLFF_HANG", "120"))  # seconds of one script
 # Runs of a script without a model: new memory as it is, or of bytes that are never zero, which show what LAMMPS reads
-# before it writes; and the cutoff of pair_style zero, A.
+# before it writes; and the cutoff of pair_style zero, A, None: no pair style.
 DIRTY = {"MALLOC_PERTURB_": "165", "GLIBC_TUNABLES": "glibc.malloc.tcache_count=0"}
-WITHOUT = (({}, 5.0), (DIRTY, 5.0), ({}, 3.0))
+WITHOUT = (({}, 5.0), (DIRTY, 5.0), ({}, 3.0), ({}, None))
 OK, ERROR, LAMMPS, WRONG, CRASH, HUNG = "ok", "error", "lammps", "wrong", "crash", "hung"
 # For ranks that share a core: collectives by messages, whose waits sleep (polite.c). About 40 times less work.
 BY_MESSAGES = {
@@ -223,10 +223,12 @@ class Court:
 
 
 def without_models(lines, cutoff=5.0):
-    """The script with pair_style zero instead of mlff."""
+    """The script with pair_style zero instead of mlff. Fixes with trials use full_energy, as they do with mlff."""
     changed, hybrid = [], False
     for line in lines:
         words = line.split()
+        if cutoff is None and words[:1] in (["pair_style"], ["pair_coeff"]):
+            continue
         if words[:1] == ["pair_style"] and "mlff" in words:
             hybrid = words[1] != "mlff"
             line = f"pair_style {'hybrid/overlay ' if hybrid else ''}zero {cutoff}"
@@ -234,6 +236,8 @@ def without_models(lines, cutoff=5.0):
             line = "pair_coeff * * zero" if hybrid else "pair_coeff * *"
         elif words[:1] == ["run_style"]:
             line = line.replace("inner 1 0 0 outer 2", "pair 1").replace("inner 1 2.0 3.0 outer 2", "pair 1")
+        elif words[:1] == ["fix"] and words[3] in ("gcmc", "widom") and "full_energy" not in words:
+            line += " full_energy"
         elif words[:1] == ["compute"] and words[-2:] == ["pair", "mlff"]:
             line = line.replace("mlff", "zero")
         elif "mlffprof" in words:

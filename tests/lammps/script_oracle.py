@@ -29,7 +29,8 @@ def span(word, n):
 
 
 class Beyond(Exception):
-    """LAMMPS' own lj/cut of two atoms in one place: what comes then is not ours."""
+    """What is not ours: lj/cut of LAMMPS for two atoms in one place, or with lists that lack or keep pairs, which it does
+    not check."""
 
 
 class Pair:
@@ -236,6 +237,7 @@ class Check:
         self.oracle, self.lines, self.ranks = oracle, lines, ranks
         self.pair, self.at = Pair(), 0
         self.respa = self.deforms = self.shakes = self.sets_types = self.sets_positions = self.watched = False
+        self.excludes = False
         self.n_checked, self.last_line = 0, -1
 
     def run(self):
@@ -267,6 +269,7 @@ class Check:
             if text.startswith("run_style") or text == "clear":
                 self.respa = text.startswith("run_style respa")
             self.deforms = (self.deforms or " deform " in text or " press/" in text) and text != "clear"
+            self.excludes = (self.excludes or text.startswith("neigh_modify exclude group")) and text != "clear"
             self.shakes = (self.shakes or " shake " in text) and text != "clear"
             self.sets_types = (self.sets_types or (text.startswith("fix") and " type v_" in text)) and text != "clear"
             self.sets_positions = (
@@ -307,6 +310,8 @@ class Check:
         per_ev, n = PER_EV.get(self.pair.units, 1.0), max(1, len(types))
         pbc = [bool(p) for p in seen["periodic"]]
         kept = seen["excluded"] == 0 if "excluded" in seen else np.full(len(types), True)
+        if self.pair.lj and (self.deforms or (self.excludes and not kept.all())):
+            raise Beyond
         try:
             energy, forces, virial, atoms = self.oracle.evaluate(self.pair, types, seen["x"], kept, cell, pbc)
             apart = seen["excluded"] == 2 if "excluded" in seen else ~kept

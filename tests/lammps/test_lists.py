@@ -77,6 +77,16 @@ CASES = {
     "reset, displaced, old lists": (script(OLD + AGAIN.format("displace_atoms all move 3 0 0")), EITHER),
     "reset, box": (script(AGAIN.format("change_box all x scale 0.9")), EITHER),
     "reset, box, old lists": (script(OLD + AGAIN.format("change_box all x scale 0.9")), EITHER),
+    # atoms of trials, in a group that lacks neighbors
+    "trials, exclusion": (
+        script(
+            "fix g one gcmc 2 3 3 1 40931 300 -2.0 0.5\nrun 5",
+            "group one type 1\ngroup late empty\nneigh_modify exclude group late one\ngroup late id 2",
+            size="3.7 0 4.2 0 3.9",
+            atoms="create_atoms 2 single 3.3 2.8 1.3\ncreate_atoms 2 single 0.1 2.0 2.9",
+        ),
+        ERROR,
+    ),
     # trials before LAMMPS prepares ghosts for the changed box
     "trials, box": (
         script(
