@@ -33,7 +33,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 BATCH = 60  # scripts of a process
 HANG = float(os.environ.get("MLFF_HANG", "120"))  # seconds of one script
 # Runs of a script without a model: new memory as it is, or of bytes that are never zero, which show what LAMMPS reads
-# before it writes; and the cutoff of pair_style zero, A, None: no pair style.
+# before it writes; and the cutoff of pair_style zero, A, None: no pair style, with lists that are made in every step.
 DIRTY = {"MALLOC_PERTURB_": "165", "GLIBC_TUNABLES": "glibc.malloc.tcache_count=0"}
 WITHOUT = (({}, 5.0), (DIRTY, 5.0), ({}, 3.0), ({}, None))
 OK, ERROR, LAMMPS, WRONG, CRASH, HUNG = "ok", "error", "lammps", "wrong", "crash", "hung"
@@ -228,7 +228,8 @@ def without_models(lines, cutoff=5.0):
     for line in lines:
         words = line.split()
         if cutoff is None and words[:1] in (["pair_style"], ["pair_coeff"]):
-            continue
+            line = "neigh_modify delay 0 every 1 check no"
+            words = line.split()
         if words[:1] == ["pair_style"] and "mlff" in words:
             hybrid = words[1] != "mlff"
             line = f"pair_style {'hybrid/overlay ' if hybrid else ''}zero {cutoff}"

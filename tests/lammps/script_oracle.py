@@ -29,8 +29,8 @@ def span(word, n):
 
 
 class Beyond(Exception):
-    """What is not ours: lj/cut of LAMMPS for two atoms in one place, or with lists that lack or keep pairs, which it does
-    not check."""
+    """What is not ours: lj/cut of two atoms in one place, or with lists that lack or keep pairs, which it does not
+    check."""
 
 
 class Pair:
@@ -196,7 +196,7 @@ def lj(pair, types, x, cell, pbc):
         r2 = (d * d).sum(2)
         if (r2[~np.eye(n, dtype=bool)] == 0.0).any():
             raise Beyond
-        there = (r2 < cutoff * cutoff) & (r2 > 0.0) & (epsilon > 0.0)
+        there = (r2 < cutoff * cutoff) & (r2 > 0.0) & (epsilon != 0.0)
         s6 = np.where(there, (sigma**2 / np.where(there, r2, 1.0)) ** 3, 0.0)
         e = factor * 4.0 * epsilon * (s6 * s6 - s6)
         slope = factor * -24.0 * epsilon * (2.0 * s6 * s6 - s6) / np.where(there, r2, 1.0)
@@ -237,7 +237,7 @@ class Check:
         self.oracle, self.lines, self.ranks = oracle, lines, ranks
         self.pair, self.at = Pair(), 0
         self.respa = self.deforms = self.shakes = self.sets_types = self.sets_positions = self.watched = False
-        self.excludes = False
+        self.excludes = self.delays = False
         self.n_checked, self.last_line = 0, -1
 
     def run(self):
@@ -269,7 +269,8 @@ class Check:
             if text.startswith("run_style") or text == "clear":
                 self.respa = text.startswith("run_style respa")
             self.deforms = (self.deforms or " deform " in text or " press/" in text) and text != "clear"
-            self.excludes = (self.excludes or text.startswith("neigh_modify exclude group")) and text != "clear"
+            self.excludes = (self.excludes or text.startswith("neigh_modify exclude")) and text != "clear"
+            self.delays = (self.delays or re.match("neigh_modify (delay|every|check|once)", text)) and text != "clear"
             self.shakes = (self.shakes or " shake " in text) and text != "clear"
             self.sets_types = (self.sets_types or (text.startswith("fix") and " type v_" in text)) and text != "clear"
             self.sets_positions = (
@@ -310,8 +311,11 @@ class Check:
         per_ev, n = PER_EV.get(self.pair.units, 1.0), max(1, len(types))
         pbc = [bool(p) for p in seen["periodic"]]
         kept = seen["excluded"] == 0 if "excluded" in seen else np.full(len(types), True)
-        if self.pair.lj and (self.deforms or (self.excludes and not kept.all())):
+        old_lists = self.delays or " pre no" in self.lines[self.at - 1]
+        if self.pair.lj and (self.deforms or old_lists or (self.excludes and not kept.all())):
             raise Beyond
+        if self.excludes and old_lists and not kept.all():
+            raise Beyond  # exclusions apply to the next list
         try:
             energy, forces, virial, atoms = self.oracle.evaluate(self.pair, types, seen["x"], kept, cell, pbc)
             apart = seen["excluded"] == 2 if "excluded" in seen else ~kept
