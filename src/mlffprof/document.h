@@ -14,7 +14,7 @@ typedef struct mlffprof_document {
   mlffprof_error *error;
   const mlff_yaml *root;
   mlff_arena tree;   /* of the nodes                                                                   */
-  mlff_arena *arena; /* of texts and arrays that getters return: the same, or set to one that stays on */
+  mlff_arena *arena; /* of texts and arrays that getters return; by default that of the document */
 } mlffprof_document;
 
 /* Whole file; free with free(). */

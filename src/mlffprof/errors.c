@@ -1,4 +1,4 @@
-/* status.c: see status.h. */
+/* errors.c: see errors.h. */
 #include "errors.h"
 
 #include <errno.h>

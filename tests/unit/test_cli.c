@@ -82,7 +82,7 @@ START_TEST(usage)
 }
 END_TEST
 
-/* Numbers are those of src/base/number.h: .5, 2. and 1e1 are some, what only strtod would take is none. */
+/* Numbers are those of src/base/number.h: .5, 2. and 1e1, but not all that strtod accepts. */
 START_TEST(numbers_of_options)
 {
   static const char *const none[] = {"1.5x", "x", "", " 1", "1 ", "0x2", "2,5", ".", "1e", "nan", "inf", "1e999"};
@@ -120,7 +120,7 @@ START_TEST(info_and_verify)
 }
 END_TEST
 
-/* JSON holds the very numbers that the library returns. */
+/* JSON contains the same numbers as the library returns. */
 START_TEST(evaluate_writes_all_digits)
 {
   char json_path[512];
@@ -239,7 +239,7 @@ END_TEST
 /* The engine's memory is stable over repeated calls; too few of them are no proof. */
 START_TEST(soak)
 {
-#if defined(__SANITIZE_ADDRESS__) /* which else keeps what has been freed for a while */
+#if defined(__SANITIZE_ADDRESS__) /* which otherwise keeps freed memory for a while */
   setenv("ASAN_OPTIONS", "quarantine_size_mb=0:thread_local_quarantine_size_kb=0", 1);
 #endif
   expect(run("soak '%s' '%s' --calls 400", model_path, xyz_path), 0, "verdict  stable");
@@ -257,7 +257,7 @@ START_TEST(python_commands)
 }
 END_TEST
 
-/* Held against double precision on the CPU before it is timed; nothing is timed when it is too far from it. */
+/* A model is compared with double precision on the CPU before it is timed; no timing if the difference is too large. */
 START_TEST(time_against_cpu)
 {
   char scaled_path[512];
@@ -333,7 +333,7 @@ START_TEST(bad_structure)
 }
 END_TEST
 
-/* Long names end with a whole character; errors of reading and what is no text are said. */
+/* Long names end with a whole character; read errors and files that are not text are reported. */
 START_TEST(unusual_files)
 {
   static const char name[] = "name=aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\xc3\xa9zz";

@@ -251,7 +251,7 @@ START_TEST(leaving_out_elements_is_exact)
 }
 END_TEST
 
-/* Atoms of species -1 belong to another style: they are as if they were not there. */
+/* Atoms of species -1 belong to another style and are ignored. */
 START_TEST(foreign_atoms_are_invisible)
 {
   test_model file = test_model_nth(_i, test_three_elements());
@@ -322,7 +322,7 @@ START_TEST(settled_runs_allocate_nothing)
 }
 END_TEST
 
-/* What the forecast says is what is held afterwards, and after atoms have moved; asking changes nothing. */
+/* The forecast equals the memory after an evaluation, also after atoms have moved; a forecast changes nothing. */
 START_TEST(forecast_is_what_happens)
 {
   test_model file =

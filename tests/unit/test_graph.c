@@ -208,7 +208,7 @@ START_TEST(no_atoms)
   test_ok(mlff_system_create(0, NULL, NULL, cell, NULL, 5.0, &system, &error), error);
   ck_assert_int_eq(mlff_system_graph(system)->n_all, 0);
   mlff_system_free(system);
-  const double tiny[3][3] = {{1e-9, 0, 0}, {0, 1e-9, 0}, {0, 0, 1e-9}}; /* its images would be without end */
+  const double tiny[3][3] = {{1e-9, 0, 0}, {0, 1e-9, 0}, {0, 0, 1e-9}}; /* it would have infinitely many images */
   test_ok(mlff_system_create(0, NULL, NULL, tiny, NULL, 5.0, &system, &error), error);
   ck_assert_int_eq(mlff_system_graph(system)->n_all, 0);
   mlff_system_free(system);

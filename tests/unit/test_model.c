@@ -254,7 +254,7 @@ static mlff_status count_exchange(void *context, void *rows, size_t row_bytes, m
   return MLFF_OK;
 }
 
-/* A bad position or an overlap is named, and the exchanges of the step are made nevertheless. */
+/* The error names a bad position or an overlap, and the exchanges of the step still take place. */
 START_TEST(numeric_errors_keep_the_exchanges)
 {
   test_model file = test_model_nth(_i, test_three_elements());

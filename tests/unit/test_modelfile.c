@@ -39,7 +39,7 @@ static test_model make_file(void)
   return m;
 }
 
-/* "dir/test.yaml:LINE: " of the first line that holds `part`. */
+/* "dir/test.yaml:LINE: " of the first line that contains `part`. */
 static const char *line_with(const test_model *m, const char *part)
 {
   static char text[64];
@@ -116,7 +116,7 @@ START_TEST(repulsion_is_read)
 }
 END_TEST
 
-/* What the training spanned is read, told by mlff_info and printed; what the file does not say is missing. */
+/* The domain is read, returned by mlff_info and printed; missing keys are unknown. */
 START_TEST(domain_is_told)
 {
   for (int has_all = 1; has_all >= 0; has_all--) {

@@ -61,7 +61,7 @@ START_TEST(blocks_do_not_touch_each_other)
 }
 END_TEST
 
-/* What is released is used again, also when it was released in pieces and in any order. */
+/* Released memory is reused, also if it was released in pieces and in any order. */
 START_TEST(released_blocks_join)
 {
   mlff_pages pages = {0};
@@ -79,7 +79,7 @@ START_TEST(released_blocks_join)
 }
 END_TEST
 
-/* kB that this process has in memory. */
+/* Resident memory of this process in kB. */
 static long resident(void)
 {
   long all = 0, here = 0;
@@ -90,8 +90,8 @@ static long resident(void)
   return here * (sysconf(_SC_PAGESIZE) / 1024);
 }
 
-/* What lay between two blocks that stay, as the networks of a self-test between those of a run and its arrays, goes
- * back to the system. */
+/* Memory between two blocks that stay returns to the system, for example a self-test's networks between those of a
+ * run and its arrays. */
 START_TEST(memory_between_blocks_goes_back)
 {
   enum { N_BETWEEN = 20, KEPT = 5000000, BETWEEN = 3000000 };

@@ -389,7 +389,7 @@ START_TEST(bad_rule_files)
 }
 END_TEST
 
-/* Rules are compared with each other, so there are not endlessly many. */
+/* Rules are compared pairwise, so their number is limited. */
 START_TEST(too_many_rules)
 {
   static const char rule[] = "  - {metric: cv, below: 1}\n";

@@ -67,7 +67,7 @@ static double sawtooth(int k, test_rng *rng)
   return 100 * MB + 0.2 * MB * (k % 23) + 4096 * test_below(rng, 10);
 }
 
-/* Slow up and down of a neighbor list in a fluctuating box: AR(1). */
+/* Slow fluctuation of a neighbor list: AR(1). */
 static double wandering(int k, test_rng *rng)
 {
   static double at;
@@ -150,7 +150,7 @@ static double large_jump(int k, test_rng *rng)
   return 100 * MB + 30 * MB * (k > at) + 4096 * test_below(rng, 3);
 }
 
-/* It is no leak, and nobody knows whether it will be one. */
+/* The verdict is neither leak nor stable. */
 START_TEST(a_jump_is_no_verdict)
 {
   for (uint64_t seed = 1; seed <= 100; seed++) {
@@ -229,7 +229,7 @@ START_TEST(device_leaks)
 }
 END_TEST
 
-/* Nor is the run called stable because the host is, when what the device holds grew in one jump. */
+/* The run is not stable if device memory grew in one jump, even if host memory is stable. */
 START_TEST(device_jumps)
 {
   mlffprof_recorder *r = NULL;
@@ -249,7 +249,7 @@ START_TEST(device_jumps)
 END_TEST
 
 /* The helper sees memory that this process takes. */
-/* What a reference model holds is reported, and judged by nobody: it is not the run's. */
+/* Memory of a reference model is reported without a verdict, because it is not part of the run. */
 START_TEST(reference_is_apart)
 {
   mlffprof_recorder *r = NULL;

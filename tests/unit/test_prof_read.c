@@ -1,4 +1,4 @@
-/* test_prof_read.c: files that are no reports, that are hostile, or that another program or version wrote. */
+/* test_prof_read.c: files that are not reports, hostile files, and files of another program or version. */
 #define _XOPEN_SOURCE 700
 
 #include "profsample.h"
@@ -178,8 +178,7 @@ START_TEST(large_files)
 }
 END_TEST
 
-/* What a later version may add, and what another program may write: fields unknown, escapes by surrogates, no
- * indentation. */
+/* Files of a later version or another program: unknown fields, surrogate escapes, no indentation. */
 START_TEST(other_writers)
 {
   const char *text =

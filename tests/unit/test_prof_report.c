@@ -160,7 +160,7 @@ START_TEST(texts)
 }
 END_TEST
 
-/* Every metric has a name of its own, whether it is of the table or worked out. */
+/* Names of metrics are unique, both of fields and of derived values. */
 START_TEST(metric_names)
 {
   for (int k = 0; mlffprof_metric_name(k); k++)

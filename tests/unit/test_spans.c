@@ -1,4 +1,4 @@
-/* test_spans.c: the timed parts of an evaluation: nothing changes by being watched, and what is counted is there. */
+/* test_spans.c: the timed parts of an evaluation: timing does not change results, and all parts are counted. */
 #include "backends.h"
 #include "testmodel.h"
 

@@ -1,4 +1,4 @@
-/* test_store_choice.c: which way rows for another core are stored, by what it has cost. */
+/* test_store_choice.c: chooses how rows for another core are stored, by measured cost. */
 #include "pair_mlff/exchange/store_choice.h"
 
 #include "support.h"

@@ -94,7 +94,7 @@ START_TEST(kept_by_structure_reach_replicas_and_species)
 }
 END_TEST
 
-/* The last used stay; what is in use stays in any case. */
+/* The most recently used structures stay, and all that are in use. */
 START_TEST(bounded)
 {
   mlff_error error = {.code = MLFF_OK};
@@ -121,7 +121,7 @@ START_TEST(bounded)
 }
 END_TEST
 
-/* Size or time of change tell that a file is another one. */
+/* A changed size or modification time means a new file. */
 START_TEST(read_again_when_it_has_changed)
 {
   uint64_t before;

@@ -1,5 +1,5 @@
-/* test_watch.c: structures against domains: what is outside, where the margins are, what is said once and what stops.
- * Pairs and triples are held against a count over all of them. */
+/* test_watch.c: structures against domains: findings, margins, single warnings and errors. Pairs and triples are
+ * compared with a count over all of them. */
 #include "mlff/mlff_watch.h"
 #include "support.h"
 
@@ -166,7 +166,7 @@ START_TEST(what_is_said)
 }
 END_TEST
 
-/* Elements that did not occur, and what the file does not say. */
+/* Elements without training data, and limits that the file lacks. */
 START_TEST(what_is_not_compared)
 {
   domain d;
@@ -229,7 +229,7 @@ START_TEST(margins)
     mlff_watch_begin(watch);
     look(watch, cases[k].system, 9, found);
     const int is_mean = cases[k].kind != MLFF_WATCHED_DENSITY || cases[k].system.box_changes;
-    ck_assert_int_eq(found[cases[k].kind].excess > 1, !is_mean && cases[k].is_outside); /* no ten looks yet */
+    ck_assert_int_eq(found[cases[k].kind].excess > 1, !is_mean && cases[k].is_outside); /* fewer than ten checks */
     look(watch, cases[k].system, 1, found);
     for (int kind = 0; kind < MLFF_N_WATCHED; kind++)
       ck_assert_msg((found[kind].excess > 1) == (kind == (int) cases[k].kind && cases[k].is_outside), "case %zu: %s", k,
@@ -283,7 +283,7 @@ START_TEST(verdicts)
   judge(watch, MLFF_WATCHED_DISTANCE, 1.01 * far, 1, MLFF_VERDICT_STOP);
   mlff_watch_begin(watch);
   judge(watch, MLFF_WATCHED_DISTANCE, 1.01 * far, 0, MLFF_VERDICT_WARN);
-  judge(watch, MLFF_WATCHED_DISTANCE, 1.01 * far, 0, MLFF_VERDICT_NONE); /* said */
+  judge(watch, MLFF_WATCHED_DISTANCE, 1.01 * far, 0, MLFF_VERDICT_NONE); /* reported */
   judge(watch, MLFF_WATCHED_PAIR, 2.0, 0, MLFF_VERDICT_WARN);
   judge(watch, MLFF_WATCHED_TRIPLE, 9.0, 1, MLFF_VERDICT_WARN);
   judge(watch, MLFF_WATCHED_FORCE, 9.0, 1, MLFF_VERDICT_WARN);

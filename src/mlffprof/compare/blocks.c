@@ -44,7 +44,7 @@ static uint64_t next_random(uint64_t *state)
   return z ^ z >> 31;
 }
 
-/* Puts the value of rank k at v[k], smaller ones before and larger ones behind it (Hoare's selection). */
+/* Moves the value of rank k to v[k], smaller ones before it and larger ones after it (Hoare's selection). */
 static void select_rank(double *v, int n, int k)
 {
   int low = 0, high = n - 1;

@@ -10,7 +10,7 @@
 
 enum { N_RESAMPLES = 1000 };
 
-/* Statistic of the latencies that a metric is: a quantile, -1 for the mean, NaN for none. */
+/* The quantile of the latencies that a metric is; -1: the mean, NaN: none. */
 static double statistic_of(const char *metric)
 {
   static const struct {
@@ -134,7 +134,7 @@ static mlffprof_status print_latencies(const mlffprof_report *a, const mlffprof_
   return MLFFPROF_OK;
 }
 
-/* Metrics side by side; those that neither report has are left out. */
+/* Prints the metrics that at least one report has. */
 static void print_side_by_side(const mlffprof_report *a, const mlffprof_report *b, FILE *out)
 {
   static const struct {
@@ -214,7 +214,7 @@ double mlffprof_speed_up(const mlffprof_report *a, const mlffprof_report *b)
   return atoms * quotient(b->latency.median, a->latency.median);
 }
 
-/* A line of the table: "-" where nothing was measured, and for the first report, which is compared with itself. */
+/* Prints a line of the table; "-": not measured, or the first report, to which the others are compared. */
 static mlffprof_status print_speed_up(FILE *out, char letter, const mlffprof_report *a, const mlffprof_report *b,
                                       mlffprof_error *error)
 {

@@ -5,11 +5,11 @@
 #include <math.h>
 #include <string.h>
 
-/* One rule and what became of it. */
+/* One rule and its result. */
 typedef struct outcome {
-  double a, b, value; /* value: what the bound is about */
+  double a, b, value; /* value: compared with the bound */
   int passed;
-  const char *why; /* it failed, when that is not the bound */
+  const char *why; /* why it failed, if not by the bound */
 } outcome;
 
 /* Value of a rule: of the newest report, or of the change. */

@@ -20,7 +20,7 @@ static double u_statistic(const double *x, int n_x, const double *y, int n_y)
 static double tie_term(const double *x, int n_x, const double *y, int n_y)
 {
   double sum = 0;
-  for (int i = 0; i < n_x + n_y; i++) { /* a group of t values is met t times: each adds t^2 - 1 */
+  for (int i = 0; i < n_x + n_y; i++) { /* a group of t values is counted t times: each time adds t^2 - 1 */
     const double v = i < n_x ? x[i] : y[i - n_x];
     double t = 0;
     for (int k = 0; k < n_x; k++) t += !(x[k] < v) && !(x[k] > v);

@@ -133,7 +133,7 @@ static mlffprof_status read_rules(mlffprof_document *d, mlffprof_rules **rules)
   if (n > MAX_RULES) return mlffprof_document_fail(d, list, "more than %d rules", (int) MAX_RULES);
   *rules = rules_new(n);
   if (!*rules) return mlffprof_fail(d->error, MLFFPROF_E_NOMEM, "%s: out of memory", d->path);
-  d->arena = &(*rules)->arena; /* texts of the rules live as long as they */
+  d->arena = &(*rules)->arena; /* it owns the texts of the rules */
   const mlff_yaml *item = list->first;
   for (int k = 0; item; k++, item = item->next) {
     mlffprof_rule *rule = &(*rules)->list[k];

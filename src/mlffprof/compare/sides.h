@@ -4,11 +4,11 @@
 
 #include "mlff/mlffprof.h"
 
-enum { MLFFPROF_MOST_RUNS = 20 }; /* a side */
+enum { MLFFPROF_MOST_RUNS = 20 }; /* per side */
 
 /* "A  NAME: MODEL on DEVICE, ..." */
 void mlffprof_print_report_line(FILE *out, char letter, const mlffprof_report *report);
-/* What makes times of two reports incomparable, or comparable in another sense than it seems. */
+/* Prints why times of two reports cannot be compared, or only with care. */
 void mlffprof_print_differences(FILE *out, const mlffprof_report *a, const mlffprof_report *b);
 
 /* Ratio of the values b [n_b] to a [n_a], one for each run, up to MLFFPROF_MOST_RUNS. */

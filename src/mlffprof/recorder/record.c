@@ -102,7 +102,7 @@ static void keep(mlffprof_recorder *r, double seconds)
   r->kept[r->n_kept++] = seconds;
 }
 
-/* Into the list of the slowest, by insertion; of equal ones the earlier stays ahead. */
+/* Inserts a step into the list of the slowest; the earlier of equal ones comes first. */
 static void keep_slow(mlffprof_recorder *r, const mlffprof_step *s)
 {
   const int full = r->n_slow == r->n_slow_max;
@@ -146,7 +146,7 @@ static void add_components(mlffprof_recorder *r, const mlffprof_step *s)
   if (n_top) add_component(&r->components[r->n_components], rest, s->seconds);
 }
 
-/* How evenly ranks work; nothing on one rank. */
+/* Balance of the ranks; no effect on one rank. */
 static void add_balance(mlffprof_recorder *r, const mlffprof_step *s)
 {
   if (r->n_ranks < 2 || s->busy_most <= 0) return;

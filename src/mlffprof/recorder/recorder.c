@@ -39,7 +39,7 @@ static int copy_texts(mlffprof_recorder *r, const mlffprof_options *o)
          (o->timestamp ? mlffprof_text_set(&t->timestamp, o->timestamp) : set_now(&t->timestamp));
 }
 
-/* Position of a component among the first n; -1 = not there. */
+/* Position of a component among the first n; -1: missing. */
 static int find_component(const mlffprof_component *list, int n, const char *name)
 {
   for (int k = 0; k < n; k++)
@@ -118,7 +118,7 @@ static void set_bounds(mlffprof_recorder *r, const mlffprof_options *o)
   r->last_stress_rmse = r->last_pressure_error = NAN;
 }
 
-/* Arrays of steps, all of them written to, so that their pages are there before the first step. */
+/* Allocates arrays of steps and writes to them, so that their pages are mapped before the first step. */
 static int take_memory(mlffprof_recorder *r, const mlffprof_options *o)
 {
   const int n_series = o->n_series ? o->n_series : 2000;

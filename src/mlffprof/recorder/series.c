@@ -15,7 +15,7 @@ int mlffprof_series_create(mlffprof_series *s, int n_columns, int capacity)
     mlffprof_series_free(s);
     return 0;
   }
-  /* touched now, so that pages do not come one by one during the run */
+  /* written now, so that pages are mapped before the run */
   for (size_t k = 0; k < n_integers * per_column; k++) s->step[k] = -1;
   for (size_t k = 0; k < n_doubles * per_column; k++) s->storage[k] = NAN;
   s->x = s->storage;
@@ -43,7 +43,7 @@ void mlffprof_series_clear(mlffprof_series *s)
   s->filled = 0;
 }
 
-/* Points 2k and 2k+1 become point k. */
+/* Merges points 2k and 2k+1 into point k. */
 static void halve(mlffprof_series *s)
 {
   for (int k = 0; k < s->n / 2; k++) {

@@ -38,8 +38,8 @@ static double clamp(const mlffprof_sketch *s, double value)
   return value < s->min ? s->min : value > s->max ? s->max : value;
 }
 
-/* Value of rank `rank` (0-based): bucket *k holds it, *seen counts what lies before that bucket. Ranks must not
- * decrease from call to call. */
+/* Value of rank `rank` (0-based). *k: its bucket; *seen: values in the buckets before it. Ranks must not decrease
+ * from call to call. */
 static double value_of_rank(const mlffprof_sketch *s, double rank, int *k, int64_t *seen)
 {
   if (rank <= 0 || rank < (double) s->n_zero) return s->min;

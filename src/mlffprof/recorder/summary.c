@@ -1,4 +1,4 @@
-/* summary.c: numbers of the moment, without sorting. */
+/* summary.c: current statistics, without sorting. */
 #include "recorder/recorder.h"
 
 #include <math.h>

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { DEFAULT_EVENTS = 1000000, ROOM = 65536 /* bytes that wait to be written */ };
+enum { DEFAULT_EVENTS = 1000000, ROOM = 65536 /* bytes before a write */ };
 
 struct mlffprof_trace {
   FILE *out; /* in memory: whole events that are not in the file yet */
@@ -22,7 +22,7 @@ struct mlffprof_trace {
   int has_events;  /* in the file */
   int64_t n, n_max, n_dropped;
   int begun;     /* something was written                           */
-  double origin; /* time of the first event: viewers show times from there */
+  double origin; /* time of the first event, the origin in viewers */
 };
 
 mlffprof_status mlffprof_trace_open(const char *path, int64_t max_events, mlffprof_trace **trace, mlffprof_error *error)
@@ -55,7 +55,7 @@ mlffprof_status mlffprof_trace_open(const char *path, int64_t max_events, mlffpr
   return MLFFPROF_OK;
 }
 
-/* Writes what waits, once it is much or when it is wanted. */
+/* Writes the buffer if it is full or if requested. */
 static mlffprof_status check(mlffprof_trace *t, int wanted, mlffprof_error *error)
 {
   const off_t waiting = ftello(t->out);
@@ -70,7 +70,7 @@ static mlffprof_status check(mlffprof_trace *t, int wanted, mlffprof_error *erro
                        strerror(t->error));
 }
 
-/* 1 when there is room for one event more, which is counted. */
+/* Counts an event; 1 if there is room for it. */
 static int take_event(mlffprof_trace *t)
 {
   if (t->n >= t->n_max) {

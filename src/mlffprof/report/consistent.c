@@ -47,7 +47,7 @@ static mlffprof_status check_equal(const checking *c, const char *name, double v
   return fabs(value - wanted) > tolerance ? contradiction(c, name, value, "instead of", other, wanted) : MLFFPROF_OK;
 }
 
-/* Every 2nd, 3rd, ... of n values: how many there are. */
+/* Number of values if every 2nd, 3rd, ... of n is kept. */
 static int64_t n_kept(int64_t n, int64_t stride)
 {
   return n / stride + (n % stride != 0);

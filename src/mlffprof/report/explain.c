@@ -1,4 +1,4 @@
-/* explain.c: why a step takes as long as it does, of a report and of what a core can do. */
+/* explain.c: compares the time of each part of a step with the roofline of a core, and prints advice. */
 #include "../../base/number.h"
 #include "../../base/writer.h"
 #include "document.h"
@@ -10,15 +10,15 @@
 #include <string.h>
 
 enum { N_LOSSES = 3 };
-static const double worth = 1.05; /* times as fast: less is not worth a word */
+static const double worth = 1.05; /* smallest speed-up that is printed */
 
 typedef struct part {
   const char *name, *parent;
   double ms, share, gflops, gbs;
-  double of_core; /* time that a core needs at least, as a share of the time taken; NaN: not known */
+  double of_core; /* shortest time that a core needs, as a fraction of the time taken; NaN: unknown */
 } part;
 
-/* A core computes while it reads, so that the longer of both counts. */
+/* A core computes while it reads: the longer time counts. */
 static double core_share(const mlffprof_component_result *c, const mlffprof_roof *roof)
 {
   if (!roof || !(c->mean_ms > 0)) return NAN;
@@ -37,7 +37,7 @@ static part part_of(const mlffprof_component_result *c, const mlffprof_roof *roo
                 .of_core = core_share(c, roof)};
 }
 
-/* Hotspots by gain, the largest first; returns how many are worth it. */
+/* Sorts hotspots by gain, the largest first; returns the number above the smallest speed-up. */
 static int losses_of(const mlffprof_report *p, const mlffprof_hotspot **losses)
 {
   int n = 0;
@@ -52,8 +52,8 @@ static int losses_of(const mlffprof_report *p, const mlffprof_hotspot **losses)
   return n;
 }
 
-/* Messages of LAMMPS' own in a step: positions forward and, with newton on, forces back, to both sides in each
- * direction that is split. NaN: not known. */
+/* Messages of LAMMPS in a step: positions and, with newton on, forces, to both sides in each direction that is
+ * split. NaN: unknown. */
 static double lammps_messages(const mlffprof_report *p)
 {
   const char *grid = mlffprof_context_text(p, "processor_grid"), *newton = mlffprof_context_text(p, "newton_pair");
@@ -62,7 +62,7 @@ static double lammps_messages(const mlffprof_report *p)
   return 2 * ((n[0] > 1) + (n[1] > 1) + (n[2] > 1)) * (newton && !strcmp(newton, "on") ? 2 : 1);
 }
 
-/* Share of the time of `comm` that its messages need at least; NaN: not known. */
+/* Shortest time of the messages as a fraction of `comm`; NaN: unknown. */
 static double message_share(const mlffprof_report *p)
 {
   for (int k = 0; k < p->n_components && p->n_ranks > 1; k++)

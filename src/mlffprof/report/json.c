@@ -1,4 +1,4 @@
-/* json.c: see json.h; and a report written by that table. */
+/* json.c: see json.h; writes a report by that table. */
 #include "report/json.h"
 
 #include "../../base/writer.h"
@@ -39,7 +39,7 @@ const char *mlffprof_verdict_name(mlffprof_verdict verdict)
 
 /* ---- kinds ------------------------------------------------------------------------------------------------------- */
 
-/* Digits of numbers in long lists: of energies all, because a drift is a small difference of them. */
+/* Digits in long lists; all of energies, because a drift is a small difference of energies. */
 enum { SHORT = 9, ALL_DIGITS = 0 };
 
 #define KIND(name, shape_of, ...) static const mlffprof_kind name = {.shape = MLFFPROF_##shape_of, __VA_ARGS__}
@@ -193,7 +193,7 @@ typedef struct writing {
 static void write_field(writing *o, const mlffprof_field *f, const char *base);
 static void write_block(writing *o, const char *name, const mlffprof_kind *block, const char *base);
 
-/* First entry before k that lies in the block `prefix` of length n: the block of k was written there. */
+/* First entry before k in the block `prefix` of length n, where the block of k was written. */
 static int written_before(const mlffprof_report *p, int k, const char *prefix, size_t n)
 {
   for (int i = 0; i < k; i++)
@@ -201,7 +201,7 @@ static int written_before(const mlffprof_report *p, int k, const char *prefix, s
   return 0;
 }
 
-/* Entries whose key begins with prefix[n], a path that is empty or ends in /; blocks where their first entry stands. */
+/* Writes entries whose key begins with prefix[n] (empty, or ends in /), and each block at its first entry. */
 static void write_context(mlff_writer *w, const mlffprof_report *p, const char *prefix, size_t n)
 {
   for (int k = 0; k < p->n_context; k++) {
@@ -241,7 +241,7 @@ static void write_tags(mlff_writer *w, const mlffprof_field *f, unsigned bits)
   mlff_write_end(w);
 }
 
-/* A field that is no array; base is the struct that it is in. */
+/* Writes a field that is not an array; base: its struct. */
 static void write_value(writing *o, const mlffprof_field *f, const void *member, const char *base)
 {
   const mlffprof_kind *kind = f->kind;

@@ -97,7 +97,7 @@ static void make_kind(const mlffprof_recorder *r, int kind, mlffprof_memory_resu
   int64_t *w = mlff_arena_copy(arena, s->count[column], (size_t) s->n, sizeof *w);
   int n = 0;
   if (!x || !y || !w) return;
-  for (int k = 0; k < s->n; k++) { /* leave out what lies in warm-up */
+  for (int k = 0; k < s->n; k++) { /* skip the warm-up */
     if (s->count[column][k] == 0) continue;
     x[n] = s->mean_x[column][k];
     y[n] = s->mean[column][k];
@@ -106,13 +106,13 @@ static void make_kind(const mlffprof_recorder *r, int kind, mlffprof_memory_resu
   mlffprof_memory_judge(x, y, w, n, 1e6 * r->memory_tolerance_mb, m, arena);
 }
 
-/* Whether there is growth that nobody could judge. */
+/* 1 if memory grew and the verdict is unknown. */
 static int is_open(const mlffprof_memory_result *m)
 {
   return m->verdict == MLFFPROF_VERDICT_UNKNOWN && !isnan(m->growth_bytes);
 }
 
-/* A run is not stable because one kind of memory is, while the other one is undecided. */
+/* A run is not stable if the verdict on either kind of memory is unknown. */
 static mlffprof_verdict worse_of(const mlffprof_memory_result *a, const mlffprof_memory_result *b)
 {
   const mlffprof_verdict worse = a->verdict > b->verdict ? a->verdict : b->verdict;

@@ -71,7 +71,7 @@ static void make_quantiles(const mlffprof_recorder *r, mlffprof_report *p)
   p->latency.p99 = 1e3 * values[2];
 }
 
-/* Every 2nd, 4th, ... of the kept steps, so that the bound of the report holds. */
+/* Keeps every 2nd, 4th, ... step, so that the report does not exceed its bound. */
 static void make_latencies(const mlffprof_recorder *r, mlffprof_report *p)
 {
   int64_t every = 1;

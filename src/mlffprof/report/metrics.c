@@ -1,5 +1,5 @@
-/* metrics.c: numbers of a report by name, for rules, targets and tables: those of the table that are metrics, and what
- * is worked out of several fields. */
+/* metrics.c: metrics of a report by name, for rules, targets and tables: fields, and values derived from several
+ * fields. */
 #include "report/json.h"
 
 #include <math.h>

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What is being read, and what it is read into. */
+/* State of the reader and its output. */
 typedef struct reading {
   mlffprof_document d;
   mlffprof_report *p;
@@ -90,7 +90,7 @@ static mlffprof_status read_integer(reading *r, const mlff_yaml *m, const mlffpr
   return MLFFPROF_OK;
 }
 
-/* Words of later versions are the first. */
+/* Unknown words, of later versions, become the first one. */
 static mlffprof_status read_word(reading *r, const mlff_yaml *m, const mlffprof_field *f, int *value)
 {
   const char *text = NULL;
@@ -233,7 +233,7 @@ static mlffprof_status read_fields(reading *r, const mlff_yaml *m, const mlffpro
 
 /* ---- all --------------------------------------------------------------------------------------------------------- */
 
-/* What makes a file a report of a version that is known. */
+/* Checks format and version. */
 static mlffprof_status read_identity(reading *r)
 {
   int64_t version = 0;

@@ -8,7 +8,7 @@
 enum { WIDTH = 10 };
 static const char format_name[] = "mlff-scaling/1";
 
-/* The columns, with up to `digits` significant digits. A column that no row has a number for is left out. */
+/* Columns with up to `digits` significant digits. Empty columns are omitted. */
 static const struct {
   const char *key, *head, *unit;
   double scale;

@@ -7,7 +7,7 @@
 
 enum { N_CELLS = 16, BAR = 20 };
 
-/* Where to print, and the texts of the numbers of one line. */
+/* Output, and the texts of the numbers of one line. */
 typedef struct table {
   FILE *out;
   char cells[N_CELLS][MLFF_NUMBER_SIZE];
@@ -320,7 +320,7 @@ static int n_failed(const mlffprof_report *p)
   return n;
 }
 
-/* Width of the column of names: names are told apart by their ends, so only very long ones are cut. */
+/* Width of the column of names. Names often differ at their ends only, so only very long ones are cut. */
 static int name_width(const mlffprof_report *const *reports, int n_reports)
 {
   enum { LEAST = 21, MOST = 60 };

@@ -98,7 +98,7 @@ static mlff_status exchange_sum_cpu(mlff_backend *backend, const mlff_halo *halo
   double roof_read_##real##_##kernels(const void *, int64_t, int64_t);
 MLFF_KERNEL_PATHS(DECLARE)
 
-/* The same of products in bf16. */
+/* Kernel paths of bf16 GEMMs in this build. */
 #define DECLARE_MIXED(kernels) void ops_mixed_f32_##kernels(mlff_ops *);
 MLFF_MIXED_PATHS(DECLARE_MIXED)
 

@@ -30,7 +30,7 @@ static mlff_status reserve(mlff_backend *backend, const mlff_graph *graph, mlff_
   return mlff_buf_reserve(backend, &edges->scratch, ((size_t) edges->longest_row + 1) * sizeof(double), error);
 }
 
-/* Species of nodes: those of owned atoms, and of other ranks' atoms through any ghost that carries them. */
+/* Species of nodes: of owned atoms, and of atoms of other ranks through any of their ghosts. */
 static void fill_center_species(const mlff_graph *graph, mlff_edges *edges)
 {
   int32_t *center_species = edges->center_species.data;
@@ -40,8 +40,8 @@ static void fill_center_species(const mlff_graph *graph, mlff_edges *edges)
     if (graph->node[a] >= graph->n_local) center_species[graph->node[a]] = graph->species[a];
 }
 
-/* Appends the active candidates of centre i at edge n; without branches, so every candidate is written and the next one
- * overwrites it unless it counted. Element 3 holds r^2 in double until the square root. */
+/* Appends the active candidates of center i at edge n, without branches: every candidate is written, and the next
+ * one overwrites an inactive one. Element 3 is r^2 until the square root. */
 static int64_t fill_row(const mlff_graph *graph, int32_t i, double cutoff2, double *r2, int32_t *nbr, real (*vec)[4])
 {
   const double xi = graph->pos[i][0], yi = graph->pos[i][1], zi = graph->pos[i][2];
@@ -94,7 +94,7 @@ mlff_status MLFF_CPU(edges_cpu)(mlff_backend *backend, const mlff_graph *graph, 
   real(*vec)[4] = edges->vec.data;
   const mlff_repulsion *repulsion = edges->repulsion;
   const double reach2 = repulsion ? repulsion->reach * repulsion->reach : 0.0;
-  double *r2 = edges->scratch.data, closest2 = INFINITY, look2 = INFINITY; /* of those that are looked at */
+  double *r2 = edges->scratch.data, closest2 = INFINITY, look2 = INFINITY; /* of the candidates */
   const int32_t bad = find_bad_position(graph);
   edges->closest[0] = edges->closest[1] = -1;
   edges->is_close = 0;

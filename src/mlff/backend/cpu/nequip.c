@@ -22,7 +22,7 @@ void MLFF_CPU(nequip_terms_cpu)(mlff_backend *backend, const mlff_nequip_terms_a
 
 /* ---- first layer ------------------------------------------------------------------------------------------------- */
 
-enum { FIRST_COLUMNS = 4 * 1024 }; /* at most, of one edge: nequip_load.c holds it */
+enum { FIRST_COLUMNS = 4 * 1024 }; /* maximum for one edge, checked by nequip_load.c */
 
 /* R of the species of edge e's neighbor, NULL when it cannot occur. */
 MLFF_INLINE const real *first_rows(const mlff_nequip_first_args *a, int64_t e)

@@ -18,7 +18,7 @@
 
 enum { EDGES = MLFF_NEQUIP_SCRATCH };
 
-/* The edges that are at work. */
+/* The edges of a batch. */
 typedef struct edge_work {
   const real *y[EDGES];           /* features of the neighbor            */
   real *w[EDGES], *dw, *k[EDGES]; /* radial weights, their slopes, couplings */
@@ -47,7 +47,7 @@ MLFF_INLINE void edge_couplings(const mlff_nequip_message_args *a, const real *u
   }
 }
 
-/* Place q of the scratch for edge e; with its slopes: `slopes` is a constant. */
+/* Fills place q of the scratch for edge e, with slopes if `slopes`, which is a constant. */
 MLFF_INLINE void edge_begin(const mlff_nequip_message_args *a, int64_t e, int q, const int slopes, edge_work *work)
 {
   const int64_t n_weights = a->radial.n_weights;

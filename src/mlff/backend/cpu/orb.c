@@ -1,10 +1,9 @@
-/* orb.c: the operations of ops_orb.h on the CPU, but for the graph. Products are linear.c's; what is here is
- * linear in the edges. */
+/* orb.c: the operations of ops_orb.h on the CPU, except the graph (orb_graph.c) and the GEMMs (linear.c). */
 #include "cpu.h"
 
 /* ---- rows of any width ------------------------------------------------------------------------------------------- */
 
-/* Lanes of row element k on: all, or those that the width has left. */
+/* Mask of the lanes from element k of a row: all, or those up to the width. */
 MLFF_INLINE vreal row_load(const real *p, int64_t k, int64_t width)
 {
   return k + MLFF_VLEN <= width ? vload(p + k) : vload_part(p + k, (int) (width - k));
@@ -96,7 +95,7 @@ void MLFF_CPU(orb_norm_cpu)(mlff_backend *backend, const mlff_orb_norm_args *a)
   }
 }
 
-/* One edge: its message goes to the sums of its ends and to its own features. */
+/* Adds the message of an edge to the sums of its ends and to the features of the edge. */
 MLFF_INLINE void edge_message(const mlff_orb_message_args *a, int64_t edge, const real *x, real *sent, real *received)
 {
   const int64_t width = a->width;

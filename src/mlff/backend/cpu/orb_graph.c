@@ -17,7 +17,7 @@ static int is_before(const candidate *a, const candidate *b)
   return mlff_orb_is_before(a->tag, a->v, b->tag, b->v);
 }
 
-/* Puts *new into chosen[first .. *n), which is sorted by `less` and keeps at most `room` in all. */
+/* Inserts *new into chosen[first .. *n), which is sorted by `less` and has room for `room` edges. */
 static void insert(candidate *chosen, int first, int *n, int room, const candidate *new,
                    int (*less)(const candidate *, const candidate *))
 {
@@ -27,7 +27,7 @@ static void insert(candidate *chosen, int first, int *n, int room, const candida
   chosen[place] = *new;
 }
 
-/* The nearest `room` of n candidates; ties with the last one are settled by is_before. */
+/* Selects the nearest `room` of n candidates; is_before decides between equal distances. */
 static int choose(const candidate *all, int64_t n, int room, candidate *chosen)
 {
   int n_chosen = 0, n_nearer = 0;
@@ -59,7 +59,7 @@ static void write_edge(mlff_orb_graph *out, int64_t e, const candidate *c, doubl
   ((int32_t *) out->node.data)[e] = c->node;
 }
 
-/* Edges that stay, and the most candidates of an atom. */
+/* Counts the selected edges and the largest number of candidates of an atom. */
 static void count_edges(const mlff_edges *edges, int n_neighbours, int64_t *longest, int64_t *n_edges)
 {
   const int64_t *edge_row = edges->row.data;

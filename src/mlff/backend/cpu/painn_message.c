@@ -74,7 +74,7 @@ MLFF_INLINE void message_channels(const mlff_painn_message_args *a, const int64_
   }
 }
 
-/* All channels; the outer loop over the block of atoms, so that few columns of R are in use at a time. */
+/* All channels, in blocks around the loop over atoms, so that few columns of R are in use at a time. */
 MLFF_INLINE void message_cubic(const mlff_painn_message_args *a, const int f)
 {
   int c = 0;
@@ -92,7 +92,7 @@ static void message_dense(const mlff_painn_message_args *a)
     for (int c = 0; c < a->n_features; c += MLFF_VLEN) message_channels(a, a->n_features, i, c, 1, 1);
 }
 
-/* With the usual widths as constants all addresses are constants too. */
+/* Constant widths make addresses constant. */
 void MLFF_CPU(painn_message_cpu)(mlff_backend *backend, const mlff_painn_message_args *a)
 {
   (void) backend;
@@ -138,7 +138,7 @@ typedef struct filter_slope {
   vreal f, d;
 } filter_slope;
 
-/* Keeps v in a register: without it GCC loads rows again for each use, and loads are what limits these loops. */
+/* Keeps v in a register: GCC would load rows again for each use, and loads limit these loops. */
 MLFF_INLINE vreal keep(vreal v)
 {
 #if MLFF_KERNELS_AVX512

@@ -1,6 +1,6 @@
-/* repulsion.c: the short-range repulsion of a model file, added to what the network gave (mlff_zbl in ops_math.h).
+/* repulsion.c: adds the short-range repulsion of a model file to gradients and energies (mlff_zbl in ops_math.h).
  *
- * Only steps in which atoms are that close get here, so it is written for being read: in double, edge by edge.
+ * Only steps with close atoms run it, so it is simple: in double, edge by edge.
  */
 #include "cpu.h"
 

@@ -1,9 +1,9 @@
-/* roof.c: what a core can do at most: multiplications with additions, and reading of arrays. */
+/* roof.c: peak rates of a core: multiply-adds, and reading of arrays. */
 #include "cpu.h"
 
-enum { CHAINS = 12 }; /* more than the latency of an instruction times the units for it, fewer than registers */
+enum { CHAINS = 12 }; /* more than latency times number of units, fewer than registers */
 
-/* n steps of CHAINS independent multiply-adds of whole vectors. Their sum, so that none can be left out; *flop: the
+/* n steps of CHAINS independent multiply-adds of vectors. Returns their sum, so that the compiler keeps all. *flop:
  * operations. */
 double MLFF_CPU(roof_fma)(int64_t n, double *flop)
 {
@@ -22,7 +22,7 @@ double MLFF_CPU(roof_fma)(int64_t n, double *flop)
   return sum;
 }
 
-/* Reads `bytes`, a multiple of 8 vectors, `times` times. The sum of all. */
+/* Reads `bytes`, a multiple of 8 vectors, `times` times. Returns the sum. */
 double MLFF_CPU(roof_read)(const void *data, int64_t bytes, int64_t times)
 {
   const real *p = data;
