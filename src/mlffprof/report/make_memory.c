@@ -106,7 +106,7 @@ static void make_kind(const mlffprof_recorder *r, int kind, mlffprof_memory_resu
   mlffprof_memory_judge(x, y, w, n, 1e6 * r->memory_tolerance_mb, m, arena);
 }
 
-/* 1 if memory grew and the verdict is unknown. */
+/* 1 if the growth was measured and has no verdict. */
 static int is_open(const mlffprof_memory_result *m)
 {
   return m->verdict == MLFFPROF_VERDICT_UNKNOWN && !isnan(m->growth_bytes);
