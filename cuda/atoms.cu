@@ -485,7 +485,6 @@ static void launch_queue(mlff_backend *backend)
 void MLFF_CUDA(atoms_begin_cuda)(mlff_backend *backend, int64_t n_atoms)
 {
   mlff_cuda_backend *cuda = mlff_cuda_of(backend);
-  if (backend->forecast) return;
   if (!mlff_cuda_is_small_system(cuda, n_atoms)) return;
   if (!cuda->queue.most_shared) {
     const cudaError_t failed =

@@ -67,22 +67,22 @@ mlff_status memory_cuda(mlff_backend *backend, size_t *free_bytes, size_t *total
   return mlff_cuda_check(cuda, cudaMemGetInfo(free_bytes, total_bytes), "cudaMemGetInfo", error);
 }
 
+static mlff_status enqueue_copy(mlff_cuda_backend *cuda, void *dst, const void *src, size_t bytes, cudaMemcpyKind kind,
+                                const char *what, mlff_error *error)
+{
+  MLFF_TRY(mlff_cuda_status(cuda, error));
+  if (!bytes || cuda->base.forecast) return MLFF_OK;
+  return mlff_cuda_check(cuda, cudaMemcpyAsync(dst, src, bytes, kind, cuda->stream), what, error);
+}
+
 mlff_status mlff_cuda_upload(mlff_backend *backend, void *dst, const void *src, size_t bytes, mlff_error *error)
 {
-  mlff_cuda_backend *cuda = mlff_cuda_of(backend);
-  MLFF_TRY(mlff_cuda_status(cuda, error));
-  if (!bytes || backend->forecast) return MLFF_OK;
-  return mlff_cuda_check(cuda, cudaMemcpyAsync(dst, src, bytes, cudaMemcpyHostToDevice, cuda->stream), "an upload",
-                         error);
+  return enqueue_copy(mlff_cuda_of(backend), dst, src, bytes, cudaMemcpyHostToDevice, "an upload", error);
 }
 
 mlff_status mlff_cuda_copy(mlff_backend *backend, void *dst, const void *src, size_t bytes, mlff_error *error)
 {
-  mlff_cuda_backend *cuda = mlff_cuda_of(backend);
-  MLFF_TRY(mlff_cuda_status(cuda, error));
-  if (!bytes || backend->forecast) return MLFF_OK;
-  return mlff_cuda_check(cuda, cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDeviceToDevice, cuda->stream), "a copy",
-                         error);
+  return enqueue_copy(mlff_cuda_of(backend), dst, src, bytes, cudaMemcpyDeviceToDevice, "a copy", error);
 }
 
 mlff_status mlff_cuda_pin(mlff_backend *backend, mlff_cuda_pinned *pinned, size_t bytes, mlff_error *error)
@@ -127,8 +127,7 @@ mlff_status mlff_cuda_download(mlff_cuda_backend *cuda, void *dst, const void *s
 {
   const void *const what[] = {dst, src, (const void *) bytes};
   mlff_cuda_hash(cuda, what, sizeof what);
-  return mlff_cuda_check(cuda, cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDeviceToHost, cuda->stream), "a download",
-                         error);
+  return enqueue_copy(cuda, dst, src, bytes, cudaMemcpyDeviceToHost, "a download", error);
 }
 
 mlff_status mlff_cuda_wait(mlff_cuda_backend *cuda, mlff_error *error)
@@ -183,7 +182,7 @@ mlff_status upload_cuda(mlff_backend *backend, void *dst, const void *src, size_
 void zero_cuda(mlff_backend *backend, void *data, size_t bytes)
 {
   mlff_cuda_backend *cuda = mlff_cuda_of(backend);
-  if (cuda->failure.code || !bytes || backend->forecast || cuda->replay.mode == MLFF_CUDA_REPLAYING) return;
+  if (!bytes || !mlff_cuda_enqueues(cuda)) return;
   const void *const what[] = {data, (const void *) bytes};
   mlff_cuda_hash(cuda, what, sizeof what);
   mlff_cuda_check(cuda, cudaMemsetAsync(data, 0, bytes, cuda->stream), "cudaMemsetAsync", NULL);

@@ -93,7 +93,14 @@ void mlff_cuda_remember(mlff_cuda_backend *cuda, cudaError_t error, const char *
 mlff_status mlff_cuda_status(mlff_cuda_backend *cuda, mlff_error *error);
 /* Stores `call` if it is a failure, then returns as mlff_cuda_status. */
 mlff_status mlff_cuda_check(mlff_cuda_backend *cuda, cudaError_t call, const char *what, mlff_error *error);
-/* Asynchronous copies on the stream. mlff_cuda_copy: within the device; it must not be captured. */
+/* Whether kernels and memsets are enqueued: not after a failure, in a memory forecast, or while a captured step, which
+ * contains them, is replayed. */
+static inline bool mlff_cuda_enqueues(const mlff_cuda_backend *cuda)
+{
+  return !cuda->failure.code && !cuda->base.forecast && cuda->replay.mode != MLFF_CUDA_REPLAYING;
+}
+
+/* Asynchronous copies on the stream; none in a memory forecast. mlff_cuda_copy: within the device; it must not be captured. */
 mlff_status mlff_cuda_upload(mlff_backend *backend, void *dst, const void *src, size_t bytes, mlff_error *error);
 mlff_status mlff_cuda_copy(mlff_backend *backend, void *dst, const void *src, size_t bytes, mlff_error *error);
 
@@ -111,7 +118,7 @@ static inline bool mlff_cuda_is_small_system(const mlff_cuda_backend *cuda, int6
   return n_atoms <= (int64_t) MLFF_CUDA_SMALL_ATOMS_PER_SM * cuda->n_multiprocessors;
 }
 
-/* Enqueues a copy to the host; wait: until the stream is idle. */
+/* Enqueues a copy to the host, none in a memory forecast; wait: until the stream is idle. */
 mlff_status mlff_cuda_download(mlff_cuda_backend *cuda, void *dst, const void *src, size_t bytes, mlff_error *error);
 mlff_status mlff_cuda_wait(mlff_cuda_backend *cuda, mlff_error *error);
 

@@ -97,15 +97,22 @@ static mlff_status upload_bins(mlff_backend *backend, const mlff_graph *graph, c
   return mlff_cuda_upload(backend, a->species, graph->species, n * sizeof *a->species, error);
 }
 
+mlff_status MLFF_CUDA(mlff_cuda_reserve_candidates)(mlff_backend *backend, const mlff_graph *graph,
+                                                    mlff_cuda_host_list *list, mlff_error *error)
+{
+  list_arrays unused;
+  MLFF_TRY(mlff_bins_of_positions(graph->n_all, graph->pos, graph->reach, &list->bins, error));
+  const size_t bytes = list_layout(NULL, graph, &list->bins, &unused);
+  return mlff_buf_reserve(backend, &mlff_cuda_of(backend)->candidates, bytes, error);
+}
+
 mlff_status MLFF_CUDA(mlff_cuda_count_candidates)(mlff_backend *backend, const mlff_graph *graph,
                                                   mlff_cuda_host_list *list, mlff_error *error)
 {
-  mlff_buf *buf = &mlff_cuda_of(backend)->candidates;
+  const mlff_buf *buf = &mlff_cuda_of(backend)->candidates;
   const size_t n_local = (size_t) graph->n_local;
   list_arrays a;
-  MLFF_TRY(mlff_bins_of_positions(graph->n_all, graph->pos, graph->reach, &list->bins, error));
-  MLFF_TRY(mlff_buf_reserve(backend, buf, list_layout(NULL, graph, &list->bins, &a), error));
-  if (backend->forecast) return MLFF_OK;
+  MLFF_TRY(MLFF_CUDA(mlff_cuda_reserve_candidates)(backend, graph, list, error));
   list_layout(buf->data, graph, &list->bins, &a);
   list->row = (int64_t *) malloc((n_local + 1) * (sizeof *list->row + sizeof *a.count));
   if (!list->row)

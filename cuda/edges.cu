@@ -45,9 +45,8 @@ static mlff_status upload_graph(mlff_backend *backend, const mlff_graph *graph, 
     MLFF_TRY(copy(backend, g->nbr, graph->nbr, (size_t) graph->n_pairs * sizeof *g->nbr, error));
   MLFF_TRY(copy(backend, g->species, graph->species, n_all * sizeof *g->species, error));
   MLFF_TRY(copy(backend, g->node, graph->node, n_all * sizeof *g->node, error));
-  if (!backend->forecast && !cuda->failure.code)
-    MLFF_TRY(mlff_cuda_check(cuda, cudaMemsetAsync(g->summary, 0x7f, sizeof *g->summary, cuda->stream),
-                             "cudaMemsetAsync", error));
+  MLFF_TRY(mlff_cuda_check(cuda, cudaMemsetAsync(g->summary, 0x7f, sizeof *g->summary, cuda->stream), "cudaMemsetAsync",
+                           error));
   MLFF_CUDA(mlff_cuda_prepare_list)(backend, edges);
   return mlff_cuda_status(cuda, error);
 }
@@ -344,9 +343,6 @@ static mlff_status reserve_list(mlff_backend *backend, const mlff_graph *graph, 
   MLFF_TRY(mlff_buf_reserve(backend, &edges->center_species, (size_t) graph->n_nodes * sizeof(int32_t), error));
   const size_t bytes = graph_layout(NULL, graph->n_local, graph->n_nodes, edges->all_room, edges->pairs_room, &unused);
   MLFF_TRY(mlff_buf_reserve(backend, &edges->scratch, bytes, error));
-  const size_t position_bytes = (size_t) edges->all_room * 3 * sizeof(double);
-  if (!backend->forecast && !graph->on_device)
-    MLFF_TRY(mlff_cuda_pin(backend, &cuda->positions, position_bytes, error));
   cuda->device_positions = graph_of(edges).pos;
   if (edges->scratch.data != old_data || edges->all_room != all_room || edges->pairs_room != pairs_room)
     edges->list_id = 0; /* its arrays were moved or overwritten */
@@ -440,7 +436,6 @@ static mlff_status run_step(mlff_backend *backend, const mlff_graph *graph, mlff
   mlff_cuda_backend *cuda = mlff_cuda_of(backend);
   for (int attempt = 0; attempt < 2; attempt++) {
     MLFF_TRY(enqueue_step(backend, edges, graph->on_device, error));
-    if (backend->forecast) return MLFF_OK;
     MLFF_TRY(mlff_cuda_check(cuda, cudaStreamSynchronize(cuda->stream), "waiting for the edges", error));
     MLFF_TRY(mlff_cuda_read_summary(cuda, graph, edges, error));
     const int64_t room = room_for(edges->n_edges, edges->n_room);
@@ -455,8 +450,7 @@ static mlff_status run_step(mlff_backend *backend, const mlff_graph *graph, mlff
 static mlff_status count_list(mlff_backend *backend, const mlff_graph *graph, mlff_edges *edges, bool is_new,
                               mlff_cuda_host_list *built, mlff_error *error)
 {
-  if (backend->forecast ? graph->reach > 0 : is_new && !graph->row)
-    MLFF_TRY(MLFF_CUDA(mlff_cuda_count_candidates)(backend, graph, built, error));
+  if (is_new && !graph->row) MLFF_TRY(MLFF_CUDA(mlff_cuda_count_candidates)(backend, graph, built, error));
   if (built->row) {
     mlff_graph listed = *graph;
     listed.row = built->row;
@@ -468,6 +462,18 @@ static mlff_status count_list(mlff_backend *backend, const mlff_graph *graph, ml
   return MLFF_OK;
 }
 
+/* Memory of edges->n_room edges, for a forecast. */
+static mlff_status reserve_all(mlff_backend *backend, const mlff_graph *graph, mlff_edges *edges, mlff_error *error)
+{
+  mlff_cuda_host_list unused = {};
+  edges->n_room = room_for(edges->n_room, 0);
+  if (graph->reach > 0) MLFF_TRY(MLFF_CUDA(mlff_cuda_reserve_candidates)(backend, graph, &unused, error));
+  if (graph->row && !graph->on_device) edges->longest_row = mlff_longest_row(graph);
+  MLFF_TRY(reserve_list(backend, graph, edges, error));
+  edges->list_id = 0;
+  return edges->n_room ? reserve_edges(backend, edges, error) : MLFF_OK;
+}
+
 mlff_status MLFF_CUDA(edges_cuda)(mlff_backend *backend, const mlff_graph *graph, double cutoff, mlff_edges *edges,
                                   mlff_error *error)
 {
@@ -476,14 +482,13 @@ mlff_status MLFF_CUDA(edges_cuda)(mlff_backend *backend, const mlff_graph *graph
   if (cuda->replay.mode == MLFF_CUDA_CAPTURING) return enqueue_step(backend, edges, graph->on_device, error);
   const bool is_new = edges->list_id != graph->list_id || graph->list_id == 0;
   set_sizes(graph, cutoff, edges);
-  if (backend->forecast)
-    edges->n_room = room_for(edges->n_room, 0); /* the caller has stored the number of edges in n_room */
+  if (backend->forecast) return reserve_all(backend, graph, edges, error);
   MLFF_TRY(mlff_cuda_check(cuda, cudaSetDevice(cuda->device), "cudaSetDevice", error));
   MLFF_TRY(count_list(backend, graph, edges, is_new, &built, error));
   MLFF_TRY(reserve_list(backend, graph, edges, error));
   if (edges->n_room) MLFF_TRY(reserve_edges(backend, edges, error)); /* otherwise run_step, once it has counted */
   if (is_new || edges->list_id == 0) {
-    if (!graph->row && !built.row && !backend->forecast)
+    if (!graph->row && !built.row)
       return mlff_fail(error, MLFF_E_ARG,
                        "graph.list_id %llu is that of a list with other atoms: use a new id for each list",
                        (unsigned long long) graph->list_id);
@@ -491,6 +496,8 @@ mlff_status MLFF_CUDA(edges_cuda)(mlff_backend *backend, const mlff_graph *graph
     MLFF_TRY(upload_graph(backend, graph, &built, edges, error));
     edges->list_id = graph->list_id;
   }
-  if (!backend->forecast) MLFF_TRY(mlff_cuda_set_positions(cuda, graph, edges, error));
+  if (!graph->on_device)
+    MLFF_TRY(mlff_cuda_pin(backend, &cuda->positions, (size_t) edges->all_room * 3 * sizeof(double), error));
+  MLFF_TRY(mlff_cuda_set_positions(cuda, graph, edges, error));
   return run_step(backend, graph, edges, error);
 }

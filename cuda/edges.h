@@ -102,7 +102,10 @@ typedef struct mlff_cuda_host_list {
   }
 } mlff_cuda_host_list;
 
-/* Counts the candidates of a graph without a list. A forecast only counts memory. */
+/* Bins the positions of a graph without a list and reserves the memory of count_candidates. */
+mlff_status MLFF_CUDA(mlff_cuda_reserve_candidates)(mlff_backend *backend, const mlff_graph *graph,
+                                                    mlff_cuda_host_list *list, mlff_error *error);
+/* Counts the candidates of a graph without a list. */
 mlff_status MLFF_CUDA(mlff_cuda_count_candidates)(mlff_backend *backend, const mlff_graph *graph,
                                                   mlff_cuda_host_list *list, mlff_error *error);
 /* Writes arrays->nbr from arrays->row. */

@@ -89,8 +89,7 @@ static void mlff_cuda_launch(mlff_backend *backend, const char *name, int indepe
 {
   mlff_cuda_backend *cuda = mlff_cuda_of(backend);
   if (cuda->queue.n) cuda->queue.start(backend);
-  if (cuda->failure.code || backend->forecast || grid.x == 0 || grid.y == 0) return;
-  if (cuda->replay.mode == MLFF_CUDA_REPLAYING) return; /* part of the launched CUDA graph */
+  if (!mlff_cuda_enqueues(cuda) || grid.x == 0 || grid.y == 0) return;
   const unsigned shape[] = {grid.x, grid.y, grid.z, block.x, (unsigned) shared};
   mlff_cuda_hash(cuda, shape, sizeof shape);
   mlff_cuda_hash(cuda, (const void *) &kernel, sizeof kernel);

@@ -173,7 +173,7 @@ static mlff_status prepare_graph(mlff_backend *backend, const mlff_graph *graph,
   MLFF_TRY(mlff_buf_reserve(backend, &out->in_edge, (size_t) edges->pairs_room * sizeof(int32_t), error));
   MLFF_TRY(mlff_buf_reserve(backend, &out->scratch, n_choice > n_factors ? n_choice : n_factors, error));
   if (out->tag.capacity != tag_room) out->list_id = 0;
-  if (backend->forecast || !graph->tag || (out->list_id == graph->list_id && graph->list_id)) return MLFF_OK;
+  if (!graph->tag || (out->list_id == graph->list_id && graph->list_id)) return MLFF_OK;
   const size_t bytes = (size_t) graph->n_all * sizeof(int64_t);
   out->list_id = mlff_cuda_upload(backend, out->tag.data, graph->tag, bytes, NULL) ? 0 : graph->list_id;
   return MLFF_OK;

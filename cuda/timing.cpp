@@ -42,8 +42,7 @@ static int stamp_cuda(mlff_backend *backend, const char *range)
     RANGE_BEGIN(range);
   else
     RANGE_END();
-  if (cuda->failure.code || backend->forecast || cuda->replay.mode == MLFF_CUDA_REPLAYING) return -1;
-  if (!make_stamp(cuda)) return -1;
+  if (!mlff_cuda_enqueues(cuda) || !make_stamp(cuda)) return -1;
   const unsigned flags = cuda->replay.mode == MLFF_CUDA_CAPTURING ? cudaEventRecordExternal : cudaEventRecordDefault;
   const cudaError_t recorded = cudaEventRecordWithFlags(cuda->stamps[cuda->n_stamps], cuda->stream, flags);
   if (mlff_cuda_check(cuda, recorded, "cudaEventRecord", NULL)) return -1;

@@ -49,7 +49,13 @@ static mlff_status reserve(orb_net *net, const mlff_edges *edges, mlff_error *er
   };
   for (size_t k = 0; k < sizeof wanted / sizeof *wanted; k++)
     MLFF_TRY(mlff_buf_reserve_rows(net->backend, wanted[k].buf, wanted[k].n, wanted[k].width, error));
-  if (n_local < net->host_room || net->backend->forecast) return MLFF_OK;
+  return MLFF_OK;
+}
+
+/* Forces of owned atoms on the host. */
+static mlff_status reserve_host(orb_net *net, int64_t n_local, mlff_error *error)
+{
+  if (n_local < net->host_room) return MLFF_OK;
   const int64_t room = n_local + n_local / 4 + 1;
   void *grown = realloc(net->host_force, (size_t) room * sizeof *net->host_force);
   if (!grown) return mlff_fail(error, MLFF_E_NOMEM, "out of memory for the forces of %lld atoms", (long long) room);
@@ -334,13 +340,22 @@ static void finish(orb_net *net, const mlff_arch_inputs *in, mlff_status *status
   if (n_atoms > 0.0) {
     orb_head_apply(&net->energy_head, sums, &energy);
     out->energy = n_own * (energy * net->energy.scale + net->energy.mean);
-    const int is_timed = net->backend->spans && in->graph->boundary == MLFF_BOUNDARY_PERIODIC;
-    if (is_timed) out->stress_begin = mlff_spans_now();
-    if (in->graph->boundary == MLFF_BOUNDARY_PERIODIC) virial_of_stress(net, in->graph->volume, sums, out->virial);
-    if (is_timed) out->stress_end = mlff_spans_now();
+    if (in->graph->boundary == MLFF_BOUNDARY_PERIODIC) {
+      out->stress_begin = mlff_spans_now();
+      virial_of_stress(net, in->graph->volume, sums, out->virial);
+      out->stress_end = mlff_spans_now();
+    }
     for (int k = 0; k < 6; k++) out->virial[k] *= share;
     if (in->graph->boundary == MLFF_BOUNDARY_OPEN) virial_of_forces(net, in->graph, sums + f + 4, out->virial);
   }
+}
+
+/* All device memory of an evaluation, without its sums over ranks. */
+static mlff_status orb_reserve(void *opaque, const mlff_arch_inputs *in, mlff_error *error)
+{
+  orb_net *net = opaque;
+  MLFF_TRY(net->backend->ops->orb_graph(net->backend, in->graph, in->edges, net->n_neighbours, &net->graph, error));
+  return reserve(net, in->edges, error);
 }
 
 static mlff_status orb_evaluate(void *opaque, const mlff_arch_inputs *in, mlff_arch_outputs *out, mlff_error *error)
@@ -349,9 +364,8 @@ static mlff_status orb_evaluate(void *opaque, const mlff_arch_inputs *in, mlff_a
   const mlff_ops *ops = net->backend->ops;
   const mlff_edges *edges = in->edges;
   mlff_status status = MLFF_OK;
-  MLFF_TRY(ops->orb_graph(net->backend, in->graph, edges, net->n_neighbours, &net->graph, error));
-  MLFF_TRY(reserve(net, edges, error));
-  if (net->backend->forecast) return MLFF_OK; /* the rest reserves nothing and sums over ranks */
+  MLFF_TRY(orb_reserve(net, in, error));
+  MLFF_TRY(reserve_host(net, edges->n_local, error));
   ops->orb_embed(net->backend, &(mlff_orb_embed_args){.n = edges->n_nodes,
                                                       .width = net->n_features,
                                                       .species = edges->center_species.data,
@@ -384,6 +398,7 @@ const mlff_arch mlff_arch_orb = {
     .citation = "M. Neumann et al., Orb: A Fast, Scalable Neural Network Potential, arXiv:2410.22570 (2024)",
     .traits = orb_traits,
     .create = orb_create,
+    .reserve = orb_reserve,
     .evaluate = orb_evaluate,
     .exchange_width = orb_exchange_width,
     .reverse_width = orb_exchange_width,

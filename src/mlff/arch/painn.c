@@ -177,7 +177,7 @@ static int64_t reach_of(const mlff_graph *graph, int64_t block, int64_t b)
   int32_t last = (int32_t) end - 1;
   for (int64_t p = graph->row[begin]; p < graph->row[end]; p++) {
     const int32_t node = graph->node[graph->nbr[p]];
-    if (node > last && node < graph->n_local) last = node; /* forecasts include atoms of other ranks */
+    if (node > last) last = node;
   }
   return last / block;
 }

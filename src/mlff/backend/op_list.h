@@ -12,8 +12,8 @@
  *             name_cpu and name_cuda; the contract is in the header of the family, ops.h, ops_painn.h ...
  *   span      MLFF_SPAN_* of its time; NONE; PRODUCT, PRODUCTS: DENSE or DENSE_BACKWARD, by the matrix; HALO: EXCHANGE,
  *             unless there is no halo; HALO_PART: the same, as part of a call that HALO counts
- *   forecast  of memory (mlff_backend.forecast), on the CPU. RUNS: reserves buffers and returns, or is never called;
- *             SKIPPED: reserves nothing and does nothing
+ *   forecast  of memory (mlff_backend.forecast), on the CPU. RESERVES: mlff_reserve_NAME of reserve.h instead; SKIPPED:
+ *             reserves nothing and does nothing; RUNS: is never called, or asks for memory only
  *   bodies    BOTH; GPU_ONLY: NULL on the CPU; FUSED: GPU_ONLY, fuses several operations into one kernel. NULL while
  *             these are timed, and with mlff_options.fuse "no"
  */
@@ -65,7 +65,7 @@ OP(atoms_begin, void, (mlff_backend * backend, int64_t n_atoms), (backend, n_ato
 OP(atoms_end, void, (mlff_backend * backend), (backend), NONE, RUNS, FUSED)
 OP(edges, mlff_status,
    (mlff_backend * backend, const mlff_graph *graph, double cutoff, mlff_edges *edges, mlff_error *error),
-   (backend, graph, cutoff, edges, error), EDGES, RUNS, BOTH)
+   (backend, graph, cutoff, edges, error), EDGES, RESERVES, BOTH)
 OP_SIMPLE(repulsion, mlff_repulsion_args, FORCES)
 OP(forces, mlff_status, (mlff_backend * backend, const mlff_forces_args *args, mlff_error *error),
    (backend, args, error), FORCES, SKIPPED, BOTH)
@@ -80,11 +80,11 @@ OP_SIZE(painn_depth_first, 1, 0)
 OP(edge_lines, mlff_status,
    (mlff_backend * backend, const mlff_painn_basis *basis, const mlff_edges *edges, mlff_painn_radial *radial,
     mlff_error *error),
-   (backend, basis, edges, radial, error), DESCRIPTOR, RUNS, BOTH)
+   (backend, basis, edges, radial, error), DESCRIPTOR, RESERVES, BOTH)
 OP(painn_radial, mlff_status,
    (mlff_backend * backend, const mlff_painn_basis *basis, const mlff_edges *edges, mlff_painn_radial *radial,
     mlff_error *error),
-   (backend, basis, edges, radial, error), DESCRIPTOR, RUNS, BOTH)
+   (backend, basis, edges, radial, error), DESCRIPTOR, RESERVES, BOTH)
 OP_SIMPLE(painn_moments, mlff_painn_moments_args, MESSAGE)
 OP_SIMPLE(painn_moments_backward, mlff_painn_moments_args, MESSAGE_BACKWARD)
 OP_SIMPLE(painn_message, mlff_painn_message_args, MESSAGE)
@@ -126,7 +126,7 @@ OP_SIZE(orb_block, 160, 32768)
 OP(orb_graph, mlff_status,
    (mlff_backend * backend, const mlff_graph *graph, const mlff_edges *edges, int n_neighbours, mlff_orb_graph *out,
     mlff_error *error),
-   (backend, graph, edges, n_neighbours, out, error), EDGES, RUNS, BOTH)
+   (backend, graph, edges, n_neighbours, out, error), EDGES, RESERVES, BOTH)
 OP_SIMPLE(orb_features, mlff_orb_features_args, DESCRIPTOR)
 OP_SIMPLE(orb_gather, mlff_orb_gather_args, MESSAGE)
 OP_SIMPLE(orb_norm, mlff_orb_norm_args, DENSE)

@@ -28,7 +28,7 @@ typedef struct mlff_direct {
   double energy;             /* this rank's share, without the element offsets     */
   double virial[6];          /* this rank's share, xx yy zz xy xz yz, LAMMPS sign  */
   const double (*forces)[3]; /* [n_local]                                          */
-  /* Start and end of the stress head (mlff_spans_now) while timing is on; otherwise 0. */
+  /* Start and end of the stress head (mlff_spans_now); 0 without one. */
   double stress_begin, stress_end;
 } mlff_direct;
 
@@ -49,6 +49,8 @@ typedef struct mlff_arch {
   /* Reads the block of the architecture. `cutoff`, `elements`, units and offsets have been read. */
   mlff_status (*create)(const mlff_modelfile *file, mlff_backend *backend, const mlff_species_use *use, void **net,
                         mlff_error *error);
+  /* For memory forecasts: reserves what `evaluate` needs on the device. NULL = `evaluate` with ops that only reserve. */
+  mlff_status (*reserve)(void *net, const mlff_arch_inputs *in, mlff_error *error);
   /* Makes all halo exchanges of a step even if it fails (unless memory is short). */
   mlff_status (*evaluate)(void *net, const mlff_arch_inputs *in, mlff_arch_outputs *out, mlff_error *error);
   /* Members in use, and in the file; NULL = no ensembles. */

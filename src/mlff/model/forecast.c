@@ -26,7 +26,10 @@ static size_t bytes_missing(mlff_model *m, const mlff_graph *graph, const mlff_h
   m->edges.n_room = n_edges < 0 ? graph->n_pairs : n_edges;
   (void) backend->ops->edges(backend, &fresh, m->head->cutoff, &m->edges, &ignored);
   m->edges.n_edges = m->edges.n_room;
-  (void) m->arch->evaluate(m->net, &in, &out, &ignored);
+  if (m->arch->reserve)
+    (void) m->arch->reserve(m->net, &in, &ignored);
+  else
+    (void) m->arch->evaluate(m->net, &in, &out, &ignored);
   (void) mlff_repulsion_add(m, &out, &ignored);
   (void) backend->ops->forces(backend,
                               &(mlff_forces_args){.edges = &m->edges,

@@ -94,7 +94,7 @@ mlff_status mlff_repulsion_add(mlff_model *m, mlff_arch_outputs *out, mlff_error
 {
   if (!m->edges.repulsion) return MLFF_OK;
   if (out->direct) MLFF_TRY(reserve_direct(m, error));
-  if (!m->edges.is_close || m->backend->forecast) return MLFF_OK;
+  if (!m->edges.is_close) return MLFF_OK;
   if (out->direct) zero_direct(m, out);
   const mlff_repulsion_args args = {.edges = &m->edges,
                                     .grad = out->edge_grad,

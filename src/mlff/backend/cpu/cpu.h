@@ -3,6 +3,7 @@
 #define MLFF_CPU_H
 
 #include "../ops.h"
+#include "../reserve.h"
 #include "simd.h"
 
 typedef vreal mlff_value;

@@ -18,18 +18,6 @@ static int32_t find_bad_position(const mlff_graph *graph)
   return -1;
 }
 
-static mlff_status reserve(mlff_backend *backend, const mlff_graph *graph, mlff_edges *edges, mlff_error *error)
-{
-  const size_t n = (size_t) graph->n_pairs;
-  MLFF_TRY(mlff_buf_reserve(backend, &edges->row, ((size_t) graph->n_local + 1) * sizeof(int64_t), error));
-  MLFF_TRY(mlff_buf_reserve(backend, &edges->nbr, n * sizeof(int32_t), error));
-  MLFF_TRY(mlff_buf_reserve(backend, &edges->node, n * sizeof(int32_t), error));
-  MLFF_TRY(mlff_buf_reserve(backend, &edges->species, n * sizeof(int32_t), error));
-  MLFF_TRY(mlff_buf_reserve(backend, &edges->vec, n * 4 * sizeof(real), error));
-  MLFF_TRY(mlff_buf_reserve(backend, &edges->center_species, (size_t) graph->n_nodes * sizeof(int32_t), error));
-  return mlff_buf_reserve(backend, &edges->scratch, ((size_t) edges->longest_row + 1) * sizeof(double), error);
-}
-
 /* Species of nodes: of owned atoms, and of atoms of other ranks through any of their ghosts. */
 static void fill_center_species(const mlff_graph *graph, mlff_edges *edges)
 {
@@ -74,18 +62,7 @@ mlff_status MLFF_CPU(edges_cpu)(mlff_backend *backend, const mlff_graph *graph, 
                                 mlff_error *error)
 {
   const int is_new = edges->list_id != graph->list_id || graph->list_id == 0;
-  if (is_new) {
-    edges->list_id = 0;
-    edges->longest_row = mlff_longest_row(graph);
-  }
-  MLFF_TRY(reserve(backend, graph, edges, error));
-  edges->n_interior = graph->n_interior;
-  edges->n_local = graph->n_local;
-  edges->n_nodes = graph->n_nodes;
-  edges->n_all = graph->n_all;
-  edges->n_pairs = graph->n_pairs;
-  edges->cutoff = cutoff;
-  if (backend->forecast) return MLFF_OK;
+  MLFF_TRY(mlff_reserve_edges(backend, graph, cutoff, edges, error));
   if (is_new) fill_center_species(graph, edges);
   edges->list_id = graph->list_id;
 

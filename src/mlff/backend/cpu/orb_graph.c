@@ -1,11 +1,7 @@
 /* orb_graph.c: the nearest neighbors of each atom on the CPU. */
 #include "cpu.h"
 
-typedef struct candidate {
-  double d, v[3];
-  int64_t tag;
-  int32_t node;
-} candidate;
+typedef mlff_orb_candidate candidate;
 
 static int is_nearer(const candidate *a, const candidate *b)
 {
@@ -76,16 +72,9 @@ mlff_status MLFF_CPU(orb_graph_cpu)(mlff_backend *backend, const mlff_graph *gra
 {
   const int64_t *edge_row = edges->row.data;
   const int32_t *nbr = edges->nbr.data, *node = edges->node.data;
-  int64_t longest = edges->longest_row, n_edges = (int64_t) edges->n_local * n_neighbours;
-  if (!backend->forecast) count_edges(edges, n_neighbours, &longest, &n_edges);
-  const size_t n = (size_t) n_edges, n_scratch = (size_t) (longest + n_neighbours);
-  MLFF_TRY(mlff_buf_reserve(backend, &out->row, ((size_t) edges->n_local + 1) * sizeof(int64_t), error));
-  MLFF_TRY(mlff_buf_reserve(backend, &out->node, n * sizeof(int32_t), error));
-  MLFF_TRY(mlff_buf_reserve(backend, &out->vec, n * 4 * sizeof(real), error));
-  MLFF_TRY(mlff_buf_reserve(backend, &out->env, n * sizeof(real), error));
-  MLFF_TRY(mlff_buf_reserve(backend, &out->scratch, n_scratch * sizeof(candidate), error));
-  out->n_edges = n_edges;
-  if (backend->forecast) return MLFF_OK;
+  int64_t longest, n_edges;
+  count_edges(edges, n_neighbours, &longest, &n_edges);
+  MLFF_TRY(mlff_reserve_orb_edges(backend, edges, n_edges, longest + n_neighbours, out, error));
   int64_t *row = out->row.data;
   candidate *all = out->scratch.data, *chosen = all + longest;
   row[0] = 0;

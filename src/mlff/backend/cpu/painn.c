@@ -109,18 +109,11 @@ static void fill_dense(const mlff_painn_basis *basis, const mlff_edges *edges, r
   }
 }
 
-static mlff_status reserve_lines(mlff_backend *backend, const mlff_edges *edges, mlff_painn_radial *radial,
-                                 mlff_error *error)
-{
-  const size_t n = (size_t) edges->n_edges;
-  return mlff_buf_reserve(backend, &radial->line, n * MLFF_PAINN_LINE * sizeof(real), error);
-}
-
 mlff_status MLFF_CPU(edge_lines_cpu)(mlff_backend *backend, const mlff_painn_basis *basis, const mlff_edges *edges,
                                      mlff_painn_radial *radial, mlff_error *error)
 {
-  MLFF_TRY(reserve_lines(backend, edges, radial, error));
-  if (!backend->forecast) fill_cubic(basis, edges, radial->line.data);
+  MLFF_TRY(mlff_reserve_edge_lines(backend, basis, edges, radial, error));
+  fill_cubic(basis, edges, radial->line.data);
   return MLFF_OK;
 }
 
@@ -128,9 +121,7 @@ mlff_status MLFF_CPU(painn_radial_cpu)(mlff_backend *backend, const mlff_painn_b
                                        mlff_painn_radial *radial, mlff_error *error)
 {
   if (basis->kind == MLFF_PAINN_CUBIC) return MLFF_CPU(edge_lines_cpu)(backend, basis, edges, radial, error);
-  const size_t n = (size_t) edges->n_edges;
-  MLFF_TRY(reserve_lines(backend, edges, radial, error));
-  MLFF_TRY(mlff_buf_reserve(backend, &radial->terms, n * 2 * (size_t) basis->n_terms * sizeof(real), error));
-  if (!backend->forecast) fill_dense(basis, edges, radial->line.data, radial->terms.data);
+  MLFF_TRY(mlff_reserve_painn_radial(backend, basis, edges, radial, error));
+  fill_dense(basis, edges, radial->line.data, radial->terms.data);
   return MLFF_OK;
 }
