@@ -285,12 +285,30 @@ static test_model make_nequip(int variant)
   return test_model_nequip(o);
 }
 
+/* One to three layers; variant 0 sees its neighbors only, simulated GPUs run variant 1. */
+static test_model make_mace(int variant)
+{
+  test_model_options o = test_three_elements();
+  if (variant == 4) return repelling(make_mace(1));
+  o.n_interactions = variant == 0 ? 1 : variant == 1 ? 2 : 3;
+  o.n_features = 7;
+  o.n_basis = 6;
+  o.n_readout = variant % 2 ? 5 : -1;
+  o.cutoff = variant == 1 ? 3.2 : 3.6;
+  o.seed = 90 + (uint64_t) variant;
+  o.lmax = variant == 3 ? 3 : 2;
+  o.n_orders = 1 + variant % 3;
+  o.selects = variant % 2;
+  return test_model_mace(o);
+}
+
 const test_arch test_archs[] = {
     {.name = "painn", .n_variants = 10, .make = make_painn, .step = 1e-4, .derivative = 1e-8, .small = 3},
     /* a short step: CELU has kinks in its second derivative */
     {.name = "ani", .n_variants = TEST_N_ANI + 1, .make = make_ani, .step = 3e-6, .derivative = 1e-7},
     {.name = "orb", .n_variants = 3, .make = make_orb},
     {.name = "nequip", .n_variants = 6, .make = make_nequip, .step = 1e-4, .derivative = 1e-8, .small = 3},
+    {.name = "mace", .n_variants = 5, .make = make_mace, .step = 1e-4, .derivative = 1e-8, .small = 1},
     {.name = NULL},
 };
 

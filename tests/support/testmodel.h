@@ -71,6 +71,9 @@ typedef struct test_model_options {
   /* nequip; n_features of order 0, n_interactions, n_basis as painn, width [20] of the radial networks */
   int lmax;        /* of features and harmonics: 0 to 3                              */
   int is_sevennet; /* all that is not as in Nequix                                   */
+  /* mace; n_features channels of each order, lmax of harmonics, n_readout < 0: linear, the others as nequip */
+  int n_orders; /* [1] of features                                                */
+  int selects;  /* layers 0, 2, ... have matrices of the element on messages      */
 } test_model_options;
 
 /* H, C, O; weights stored as F64. */
@@ -80,6 +83,7 @@ test_model test_model_painn(test_model_options options);
 test_model test_model_ani(test_model_options options);
 test_model test_model_orb(test_model_options options);
 test_model test_model_nequip(test_model_options options);
+test_model test_model_mace(test_model_options options);
 /* A smaller one, which is fast on the simulated GPU too; atoms of water have more neighbors in its cutoff than it
  * keeps. */
 test_model test_model_small_orb(test_model_options options);

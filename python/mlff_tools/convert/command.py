@@ -12,6 +12,7 @@
   mlff convert nequip FILE.nqx       -o NAME    a network of Nequix
   mlff convert nequip FILE.pth       -o NAME    a checkpoint of SevenNet (SevenNet-0, SevenNet-l3i5)
   mlff convert nequip nequix.yaml    -o NAME    a description with safetensors weights
+  mlff convert mace   mace.yaml      -o NAME    a description with safetensors weights
 
 Writes NAME.yaml and NAME.safetensors, or nothing. Whatever an option of the source asks for that the engine does not
 have is refused by name.
@@ -28,6 +29,7 @@ from ..command_line import above_zero, one_line
 from ..model import modelfile, selftest
 from ..model.modelfile import ModelError
 from . import checkpoints, fennol, neurochem
+from . import mace as convert_mace
 from . import nequip as convert_nequip
 from . import orb as convert_orb
 
@@ -39,6 +41,7 @@ CITATIONS = {
     "painn": "K. T. Schuett, O. T. Unke, M. Gastegger, ICML 2021, PMLR 139, 9377, arXiv:2102.03150",
     "orb": convert_orb.CITATION,
     "nequip": convert_nequip.CITATION,
+    "mace": convert_mace.CITATION,
 }
 # Elements of the molecules of the (r)MD17 sets, whose PaiNN models have untrained embeddings for all others.
 MD17_ELEMENTS = {
@@ -431,6 +434,11 @@ def _read_nequip(args):
     return source, head, out, head["elements"], source["note"]
 
 
+def _read_mace(args):
+    source, head, out = convert_mace.read(args, read_description)
+    return source, head, out, head["elements"], source["note"]
+
+
 class Kind(typing.NamedTuple):
     """A kind of source, which is a command. read(args) gives (source, head, tensors, trained elements, a note
     for the provenance)."""
@@ -455,6 +463,7 @@ KINDS = {
     "nequip": Kind(
         "Nequix (.nqx), SevenNet (.pth), or a description", _read_nequip, min_distance=convert_nequip.MIN_DISTANCE
     ),
+    "mace": Kind("MACE: a description", _read_mace, convert_mace.add_arguments, min_distance=convert_mace.MIN_DISTANCE),
 }
 
 

@@ -2,6 +2,7 @@
 
 import glob
 import hashlib
+import itertools
 import json
 import os
 import struct
@@ -40,7 +41,7 @@ NEQUIP_TOLERANCE = {
 
 def tolerance(architecture):
     """What self-tests of an architecture are made with: precision -> quantity -> largest difference."""
-    found = NEQUIP_TOLERANCE if architecture == "nequip" else TOLERANCE
+    found = NEQUIP_TOLERANCE if architecture in ("nequip", "mace") else TOLERANCE
     return {precision: dict(values) for precision, values in found.items()}
 
 
@@ -241,6 +242,39 @@ def nequix_order(head):
     return [*names, "readout.0"]
 
 
+def mace_shapes(head):
+    """Name -> shape of every tensor of a `mace` model."""
+    p, n_elements = head["mace"], len(head["elements"])
+    c, last, products = p["n_channels"], p["n_layers"] - 1, iter(p["products"])
+    shapes = {"energy_scale": (1,), "embedding": (c, n_elements), "radial_frequencies": (p["n_basis"],)}
+    for t in range(p["n_layers"]):
+        name, inputs = f"layers.{t}.", dict.fromkeys(range(p["n_orders"] if t else 1), c)
+        paths, n_weights = nequip_paths(inputs, range(p["lmax"] + 1), p["lmax"], True)
+        widths = [p["n_basis"], *p["radial_network"]["hidden"], n_weights]
+        for k, (n_in, n_out) in enumerate(itertools.pairwise(widths)):
+            shapes[f"{name}radial_mlp.{k}"] = (n_out, n_in)
+        for l in inputs:
+            shapes[f"{name}linear_up.l{l}"] = (c, c)
+        for l in range(p["lmax"] + 1):
+            shapes[f"{name}linear.l{l}"] = (c, sum(path.mul for path in paths if path.l3 == l))
+        orders = range(p["n_orders"] if t < last else 1)
+        skipped = range(p["lmax"] + 1) if p["skip"][t] == "messages" else [l for l in orders if l in inputs]
+        for l in skipped:
+            shapes[f"{name}skip.l{l}"] = (n_elements, c, c)
+        for l in orders:
+            shapes[f"{name}product.linear.l{l}"] = (c, c)
+            for degree in range(1, p["degree"][t] + 1):
+                n_rows, n_weights = next(products, 0), next(products, 0)
+                if n_rows:
+                    shapes[f"{name}product.l{l}.degree_{degree}.rows"] = (n_rows, degree + 3)
+                    shapes[f"{name}product.l{l}.degree_{degree}.weight"] = (n_elements, n_weights, c)
+        n_hidden = p["n_readout"] if t == last else 0
+        shapes[f"readout.{t}.0"] = (n_hidden or 1, c)
+        if n_hidden:
+            shapes[f"readout.{t}.1"] = (1, n_hidden)
+    return shapes
+
+
 def repulsion_cutoffs(head):
     """The optional block `repulsion` as {(element, element): cutoff in A}, empty without it; ModelError when it is
     wrong."""
@@ -270,7 +304,7 @@ def repulsion_cutoffs(head):
     return found
 
 
-SHAPES = {"painn": painn_shapes, "ani": ani_shapes, "orb": orb_shapes, "nequip": nequip_shapes}
+SHAPES = {"painn": painn_shapes, "ani": ani_shapes, "orb": orb_shapes, "nequip": nequip_shapes, "mace": mace_shapes}
 
 
 def check(head, tensors):

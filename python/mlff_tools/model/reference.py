@@ -7,6 +7,7 @@ mathematics of all architectures is that of docs/model_file.md. Symbols: i centr
 import numpy as np
 
 from . import reference_orb, repulsion
+from .reference_mace import mace
 from .reference_nequip import nequip
 
 
@@ -266,7 +267,7 @@ def ani(head, tensors, species, i, j, vectors):
 
 
 # architecture -> function of energies of atoms and their gradients by the vectors of pairs
-CONSERVATIVE = {"painn": painn, "ani": ani, "nequip": nequip}
+CONSERVATIVE = {"painn": painn, "ani": ani, "nequip": nequip, "mace": mace}
 # architecture whose forces are outputs -> function of energy, forces and virial
 DIRECT = {"orb": reference_orb.evaluate}
 

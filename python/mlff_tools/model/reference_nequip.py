@@ -73,19 +73,24 @@ def harmonics(u, lmax):
     return y, dy
 
 
+def polynomial_cutoff(p, rc, r):
+    """1 - (p+1)(p+2)/2 x^p + p(p+2) x^(p+1) - p(p+1)/2 x^(p+2) of x = r/rc, zero beyond rc, and its derivative."""
+    x = r / rc
+    a, b, c = (p + 1) * (p + 2) / 2, p * (p + 2), p * (p + 1) / 2
+    f = 1 - a * x**p + b * x ** (p + 1) - c * x ** (p + 2)
+    df = -p * a * x ** (p - 1) * (1 - x) ** 2 / rc
+    return np.where(r < rc, f, 0.0), np.where(r < rc, df, 0.0)
+
+
 def cutoff_function(head, r):
     """f(r) [E], which ends at the cutoff, and its derivative."""
     kind, rc = head["nequip"]["cutoff_function"], head["cutoff"]
     if kind["kind"] == "polynomial":
-        p, x = kind["p"], r / rc
-        a, b, c = (p + 1) * (p + 2) / 2, p * (p + 2), p * (p + 1) / 2
-        f = 1 - a * x**p + b * x ** (p + 1) - c * x ** (p + 2)
-        df = -p * a * x ** (p - 1) * (1 - x) ** 2 / rc
-    else:
-        on, r2 = kind["onset"], r * r
-        h = (rc**2 - on**2) ** 3
-        f = np.where(r < on, 1.0, (rc**2 - r2) ** 2 * (rc**2 + 2 * r2 - 3 * on**2) / h)
-        df = np.where(r < on, 0.0, 12 * r * (rc**2 - r2) * (on**2 - r2) / h)
+        return polynomial_cutoff(kind["p"], rc, r)
+    on, r2 = kind["onset"], r * r
+    h = (rc**2 - on**2) ** 3
+    f = np.where(r < on, 1.0, (rc**2 - r2) ** 2 * (rc**2 + 2 * r2 - 3 * on**2) / h)
+    df = np.where(r < on, 0.0, 12 * r * (rc**2 - r2) * (on**2 - r2) / h)
     return np.where(r < rc, f, 0.0), np.where(r < rc, df, 0.0)
 
 
@@ -99,36 +104,35 @@ def radial_basis(head, tensors, r):
     return phi * f, dphi * f + phi * df
 
 
-def _silu(x):
+def silu(x):
     return x * 0.5 * (1 + np.tanh(0.5 * x))
 
 
-def _dsilu(x):
+def dsilu(x):
     s = 0.5 * (1 + np.tanh(0.5 * x))
     return s * (1 + x * (1 - s))
 
 
-def _linear(weight, x):
+def linear(weight, x):
     """Channels mixed component by component: [N, n_in, 2l+1] -> [N, n_out, 2l+1], divided by sqrt(n_in)."""
     return np.matmul(weight / sqrt(weight.shape[1]), x)
 
 
-def _linear_back(weight, g):
+def linear_back(weight, g):
     return np.matmul(weight.T / sqrt(weight.shape[1]), g)
 
 
-def _sum_by(index, values, n):
+def sum_by(index, values, n):
     """[n, ...]: rows of `values` [E, ...] added up by `index` [E]."""
     out = np.zeros((n, *values.shape[1:]))
     np.add.at(out, index, values)
     return out
 
 
-class _RadialNetwork:
+class RadialNetwork:
     """Weights of the edges from the radial functions: silu(.)/activation_norm between layers without bias."""
 
-    def __init__(self, head, tensors, name):
-        p = head["nequip"]["radial_network"]
+    def __init__(self, p, tensors, name):
         self.norm, count = p["activation_norm"], len(p["hidden"]) + 1
         self.layers = [tensors[f"{name}.{k}"] for k in range(count)]
         if p["fan_in"] == "sqrt":
@@ -139,7 +143,7 @@ class _RadialNetwork:
         for k, w in enumerate(self.layers):
             if k:
                 self.hidden.append(x)
-                x = _silu(x) / self.norm
+                x = silu(x) / self.norm
             x = x @ w.T
         return x
 
@@ -147,7 +151,7 @@ class _RadialNetwork:
         for k in reversed(range(len(self.layers))):
             g = g @ self.layers[k]
             if k:
-                g = g * _dsilu(self.hidden[k - 1]) / self.norm
+                g = g * dsilu(self.hidden[k - 1]) / self.norm
         return g
 
 
@@ -158,7 +162,7 @@ class _Layer:
         p = head["nequip"]
         self.shape, self.i, self.j, self.y, self.n_atoms = shape, *edges
         self.divisor, self.act_norm, self.norm = p["message_divisor"][t], p["activation_norm"], p["norm"]
-        self.radial = _RadialNetwork(head, tensors, f"layers.{t}.radial_mlp")
+        self.radial = RadialNetwork(p["radial_network"], tensors, f"layers.{t}.radial_mlp")
         self.w = {
             kind: {l: tensors[f"layers.{t}.{kind}.l{l}"] for l in range(4) if f"layers.{t}.{kind}.l{l}" in tensors}
             for kind in ("linear_1", "linear_2", "skip", "norm")
@@ -174,15 +178,15 @@ class _Layer:
 
     def forward(self, x, basis):
         self.x, self.weights = x, self.radial.forward(basis)
-        self.mixed = {l: _linear(self.w["linear_1"][l], v) for l, v in x.items()}
+        self.mixed = {l: linear(self.w["linear_1"][l], v) for l, v in x.items()}
         sums = {l: np.zeros((self.n_atoms, self.shape.rows(l), 2 * l + 1)) for l in self.shape.sums}
         for path in self.shape.paths:
             columns, rows = self._parts(path)
             message = np.matmul(self.mixed[path.l1][self.j], self._coupling(path))
-            sums[path.l3][:, rows] += _sum_by(self.i, message * self.weights[:, columns, None], self.n_atoms)
-        self.z = {l: _linear(self.w["linear_2"][l], v) for l, v in sums.items()}
+            sums[path.l3][:, rows] += sum_by(self.i, message * self.weights[:, columns, None], self.n_atoms)
+        self.z = {l: linear(self.w["linear_2"][l], v) for l, v in sums.items()}
         for l in self.w["skip"]:
-            self.z[l] += _linear(self.w["skip"][l], x[l])
+            self.z[l] += linear(self.w["skip"][l], x[l])
         return self._gate(self._normalise())
 
     def _normalise(self):
@@ -211,24 +215,24 @@ class _Layer:
 
     def _gate(self, q):
         self.q, n = q, self.shape.outputs[0]
-        out = {0: _silu(q[0][:, :n]) / self.act_norm}
+        out = {0: silu(q[0][:, :n]) / self.act_norm}
         for l, gate in self._gates().items():
-            out[l] = q[l] * _silu(q[0][:, gate]) / self.act_norm
+            out[l] = q[l] * silu(q[0][:, gate]) / self.act_norm
         return out
 
     def _gate_back(self, gx):
         q, n = self.q, self.shape.outputs[0]
         gq = {0: np.zeros_like(q[0])}
-        gq[0][:, :n] = gx[0] * _dsilu(q[0][:, :n]) / self.act_norm
+        gq[0][:, :n] = gx[0] * dsilu(q[0][:, :n]) / self.act_norm
         for l, gate in self._gates().items():
-            gq[l] = gx[l] * _silu(q[0][:, gate]) / self.act_norm
-            gq[0][:, gate] = (gx[l] * q[l]).sum(2, keepdims=True) * _dsilu(q[0][:, gate]) / self.act_norm
+            gq[l] = gx[l] * silu(q[0][:, gate]) / self.act_norm
+            gq[0][:, gate] = (gx[l] * q[l]).sum(2, keepdims=True) * dsilu(q[0][:, gate]) / self.act_norm
         return gq
 
     def backward(self, gx, gy):
         """Gradients of the inputs and of the radial functions from that of the outputs; adds to gy[l], [E, 2l+1]."""
         gz = self._normalise_back(self._gate_back(gx))
-        gsums = {l: _linear_back(self.w["linear_2"][l], g) for l, g in gz.items()}
+        gsums = {l: linear_back(self.w["linear_2"][l], g) for l, g in gz.items()}
         gmixed = {l: np.zeros_like(v) for l, v in self.mixed.items()}
         gweights = np.zeros_like(self.weights)
         for path in self.shape.paths:
@@ -236,13 +240,13 @@ class _Layer:
             g, w, there = gsums[path.l3][self.i, rows], self.weights[:, columns, None], self.mixed[path.l1][self.j]
             back = np.matmul(g, self._coupling(path).transpose(0, 2, 1))
             gweights[:, columns] = (back * there).sum(2)
-            gmixed[path.l1] += _sum_by(self.j, back * w, self.n_atoms)
+            gmixed[path.l1] += sum_by(self.j, back * w, self.n_atoms)
             gcoupling = np.matmul((there * w).transpose(0, 2, 1), g)
             c = clebsch_gordan(path.l1, path.l2, path.l3) * (sqrt(2 * path.l3 + 1) / self.divisor)
             gy[path.l2] += np.einsum("eik,ijk->ej", gcoupling, c, optimize=True)
-        gin = {l: _linear_back(self.w["linear_1"][l], g) for l, g in gmixed.items()}
+        gin = {l: linear_back(self.w["linear_1"][l], g) for l, g in gmixed.items()}
         for l, w in self.w["skip"].items():
-            gin[l] += _linear_back(w, gz[l])
+            gin[l] += linear_back(w, gz[l])
         return gin, self.radial.backward(gweights)
 
 
@@ -272,12 +276,12 @@ def nequip(head, tensors, species, i, j, vectors, trace=None):
         trace += [basis, y, states]
     readout, energy = [tensors[f"readout.{k}"] for k in range(len(p["n_readout"]) + 1)], x[0]
     for w in readout:
-        energy = _linear(w, energy)
+        energy = linear(w, energy)
     scale = tensors["energy_scale"][species]
 
     g = scale[:, None, None]
     for w in reversed(readout):
-        g = _linear_back(w, g)
+        g = linear_back(w, g)
     gx, gy, gbasis = {0: g}, [np.zeros_like(v) for v in y], np.zeros_like(basis)
     for layer in reversed(layers):
         gx, more = layer.backward(gx, gy)

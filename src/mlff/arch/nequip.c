@@ -16,23 +16,6 @@
  */
 #include "nequip.h"
 
-/* Address of row `row` of a buffer whose rows have `width` reals. */
-static void *row_of(const nequip_net *net, const mlff_buf *buf, int64_t row, int64_t width)
-{
-  return mlff_at(net->backend, buf->data, row * width);
-}
-
-static int is_last(const nequip_net *net, int t)
-{
-  return t == net->n_layers - 1;
-}
-
-/* Rows of features between layers. */
-static int64_t feature_width(const nequip_net *net)
-{
-  return net->n_layers > 1 ? net->layers[0].x.ld : 0;
-}
-
 /* Scratch for weights and couplings of a batch of edges, the largest of any layer. */
 static int64_t scratch_width(const nequip_net *net)
 {
@@ -60,8 +43,9 @@ static mlff_status reserve_layers(nequip_net *net, const mlff_edges *edges, mlff
 {
   for (int t = 0; t < net->n_layers; t++) {
     nequip_layer *layer = &net->layers[t];
-    const int64_t n_kept = is_last(net, t) ? net->block : edges->n_local;
-    if (t > 0) MLFF_TRY(mlff_buf_reserve_rows(net->backend, &layer->y, edges->n_nodes, feature_width(net), error));
+    const int64_t n_kept = nequip_is_last(net, t) ? net->block : edges->n_local;
+    if (t > 0)
+      MLFF_TRY(mlff_buf_reserve_rows(net->backend, &layer->y, edges->n_nodes, nequip_feature_width(net), error));
     MLFF_TRY(mlff_buf_reserve_rows(net->backend, &layer->z_values, n_kept, layer->z.ld, error));
     MLFF_TRY(mlff_buf_reserve_rows(net->backend, &layer->scale, n_kept, 1, error));
   }
@@ -70,7 +54,7 @@ static mlff_status reserve_layers(nequip_net *net, const mlff_edges *edges, mlff
 
 static mlff_status reserve(nequip_net *net, const mlff_edges *edges, mlff_error *error)
 {
-  const int64_t n_local = edges->n_local, width = feature_width(net), last = net->layers[net->n_layers - 1].x.ld;
+  const int64_t n_local = edges->n_local, width = nequip_feature_width(net), last = net->layers[net->n_layers - 1].x.ld;
   const int64_t n_block = net->block =
       n_local < net->backend->ops->nequip_block ? n_local : net->backend->ops->nequip_block;
   int64_t n_sums = 0;
@@ -93,6 +77,8 @@ static mlff_status reserve(nequip_net *net, const mlff_edges *edges, mlff_error 
       {&net->last_grad, n_block, last},
       {&net->scratch, MLFF_NEQUIP_SCRATCH, scratch_width(net)},
       {&net->messages, net->n_messages, width},
+      {&net->products, net->layers[0].mace ? n_block : 0, net->layers[0].x.ld},
+      {&net->wide, net->layers[0].mace ? n_block : 0, net->n_wide},
   };
   for (size_t k = 0; k < sizeof wanted / sizeof *wanted; k++)
     MLFF_TRY(mlff_buf_reserve_rows(net->backend, wanted[k].buf, wanted[k].n, wanted[k].width, error));
@@ -101,20 +87,9 @@ static mlff_status reserve(nequip_net *net, const mlff_edges *edges, mlff_error 
 
 /* ---- steps of one block of atoms --------------------------------------------------------------------------------- */
 
-/* Atoms begin .. begin + n. */
-typedef struct atom_range {
-  int64_t begin, n;
-} atom_range;
-
-/* First row of arrays that exist for all atoms except in the last layer. */
-static int64_t kept_row(const nequip_net *net, int t, atom_range s)
-{
-  return is_last(net, t) ? 0 : s.begin;
-}
-
 /* Applies the linear map of each order, from rows of x to rows of y, or with `back` from adjoints of y to those of x.
  * */
-static void apply_map(nequip_net *net, const nequip_map *map, int back, int64_t n, const mlff_nequip_row *in,
+void nequip_apply_map(nequip_net *net, const nequip_map *map, int back, int64_t n, const mlff_nequip_row *in,
                       const void *x, const mlff_nequip_row *out, void *y, int accumulate)
 {
   const mlff_linear *linears[MLFF_NEQUIP_HARMONICS];
@@ -154,7 +129,7 @@ static void make_terms(nequip_net *net, const mlff_edges *edges, int t)
   net->backend->ops->nequip_terms(net->backend, &a);
 }
 
-static mlff_nequip_first_args first_args(nequip_net *net, const mlff_edges *edges, atom_range s)
+static mlff_nequip_first_args first_args(nequip_net *net, const mlff_edges *edges, nequip_atoms s)
 {
   return (mlff_nequip_first_args){.edges = edges,
                                   .radial = radial_of(net, 0),
@@ -169,7 +144,7 @@ static mlff_nequip_first_args first_args(nequip_net *net, const mlff_edges *edge
                                   .accumulate = net->n_layers > 1};
 }
 
-static mlff_nequip_message_args message_args(nequip_net *net, const mlff_edges *edges, int t, atom_range s)
+static mlff_nequip_message_args message_args(nequip_net *net, const mlff_edges *edges, int t, nequip_atoms s)
 {
   nequip_layer *layer = &net->layers[t];
   mlff_nequip_message_args a = {.edges = edges,
@@ -186,7 +161,7 @@ static mlff_nequip_message_args message_args(nequip_net *net, const mlff_edges *
                                 .sums = net->sums.data,
                                 .grad = net->grad_y.data,
                                 .edge_grad = net->edge_grad.data,
-                                .accumulate = !is_last(net, t),
+                                .accumulate = !nequip_is_last(net, t),
                                 .scratch = net->scratch.data,
                                 .messages = net->messages.data,
                                 .n_messages = net->n_messages};
@@ -194,75 +169,30 @@ static mlff_nequip_message_args message_args(nequip_net *net, const mlff_edges *
   return a;
 }
 
-static mlff_nequip_gate_args gate_args(nequip_net *net, int t, atom_range s)
-{
-  nequip_layer *layer = &net->layers[t];
-  const int64_t kept = kept_row(net, t, s), width = feature_width(net);
-  return (mlff_nequip_gate_args){
-      .n = s.n,
-      .in = layer->z,
-      .out = layer->x,
-      .z = row_of(net, &layer->z_values, kept, layer->z.ld),
-      .weight = layer->norm.data,
-      .epsilon = net->epsilon,
-      .gain = net->gain,
-      .scale = row_of(net, &layer->scale, kept, 1),
-      .x = is_last(net, t) ? net->last_x.data : row_of(net, &net->x, s.begin, width),
-      .grad_x = is_last(net, t) ? net->last_grad.data : row_of(net, &net->grad_x, s.begin, width),
-      .grad_z = net->grad_z.data,
-  };
-}
-
-/* Energies of the block and dE/dx of the last layer. */
-static void readout(nequip_net *net, const mlff_edges *edges, atom_range s)
-{
-  net->backend->ops->nequip_readout(net->backend,
-                                    &(mlff_nequip_readout_args){.n = s.n,
-                                                                .width = net->layers[net->n_layers - 1].x.n[0],
-                                                                .x = net->last_x.data,
-                                                                .weight = net->readout.data,
-                                                                .slot = net->slot.data,
-                                                                .species =
-                                                                    (const int32_t *) edges->center_species.data +
-                                                                    s.begin,
-                                                                .energy = row_of(net, &net->node_energy, s.begin, 1),
-                                                                .grad = net->last_grad.data});
-}
-
-/* reverses layer t, from dE/dx of its output: edge_grad, and for t > 0 grad_y of all nodes and the skip part of
- * grad_x. */
-static void backward_block(nequip_net *net, const mlff_edges *edges, int t, atom_range s)
+/* reverses layer t, from dE/dx of its output: edge_grad, and for t > 0 grad_y of all nodes and grad_x without the part
+ * of linear_1. */
+static void backward_block(nequip_net *net, const mlff_edges *edges, int t, nequip_atoms s)
 {
   const mlff_ops *ops = net->backend->ops;
   nequip_layer *layer = &net->layers[t];
-  /* 4. x = gate(norm(z)) */
-  const mlff_nequip_gate_args gate = gate_args(net, t, s);
-  ops->nequip_gate_backward(net->backend, &gate);
+  net->update->backward(net, edges, t, s);
   if (t == 0) {
     mlff_nequip_first_args a = first_args(net, edges, s);
     a.z = net->grad_z.data;
     ops->nequip_first_backward(net->backend, &a);
     return;
   }
-  /* 3. z = linear_2 sums + skip x */
-  const mlff_nequip_row *x = &net->layers[0].x;
-  void *grad_x = row_of(net, &net->grad_x, s.begin, x->ld);
-  if (is_last(net, t)) net->backend->ops->zero(net->backend, grad_x, (size_t) (s.n * x->ld) * net->backend->real_size);
-  apply_map(net, &layer->skip, 1, s.n, &layer->z, net->grad_z.data, x, grad_x, 0);
-  apply_map(net, &layer->linear_2, 1, s.n, &layer->z, net->grad_z.data, &layer->sums, net->sums.data, 0);
-  /* 2. sums = messages of y */
+  nequip_apply_map(net, &layer->linear_2, 1, s.n, &layer->z, net->grad_z.data, &layer->sums, net->sums.data, 0);
   const mlff_nequip_message_args a = message_args(net, edges, t, s);
   ops->nequip_message_backward(net->backend, &a);
 }
 
 /* Layer t for one block, and linear_1 of the next one; the last layer includes its backward pass. */
-static void forward_block(nequip_net *net, const mlff_edges *edges, int t, atom_range s)
+static void forward_block(nequip_net *net, const mlff_edges *edges, int t, nequip_atoms s)
 {
   const mlff_ops *ops = net->backend->ops;
   nequip_layer *layer = &net->layers[t];
-  const int64_t width = feature_width(net);
-  void *z = row_of(net, &layer->z_values, kept_row(net, t, s), layer->z.ld);
-  /* 1., 2., 3. */
+  void *z = net->update->z_of(net, t, s);
   if (t == 0) {
     mlff_nequip_first_args a = first_args(net, edges, s);
     a.z = z;
@@ -270,40 +200,37 @@ static void forward_block(nequip_net *net, const mlff_edges *edges, int t, atom_
   } else {
     const mlff_nequip_message_args a = message_args(net, edges, t, s);
     ops->nequip_message(net->backend, &a);
-    apply_map(net, &layer->linear_2, 0, s.n, &layer->sums, a.sums, &layer->z, z, 0);
-    apply_map(net, &layer->skip, 0, s.n, &net->layers[0].x, row_of(net, &net->x, s.begin, width), &layer->z, z, 1);
+    nequip_apply_map(net, &layer->linear_2, 0, s.n, &layer->sums, a.sums, &layer->z, z, 0);
   }
-  /* 4. */
-  const mlff_nequip_gate_args gate = gate_args(net, t, s);
-  ops->nequip_gate(net->backend, &gate);
-  if (!is_last(net, t)) {
-    nequip_layer *next = &net->layers[t + 1];
-    apply_map(net, &next->linear_1, 0, s.n, &layer->x, gate.x, &layer->x, row_of(net, &next->y, s.begin, width), 0);
+  net->update->forward(net, edges, t, s);
+  if (nequip_is_last(net, t)) {
+    backward_block(net, edges, t, s);
     return;
   }
-  readout(net, edges, s);
-  backward_block(net, edges, t, s);
+  nequip_layer *next = &net->layers[t + 1];
+  nequip_apply_map(net, &next->linear_1, 0, s.n, &layer->x, nequip_x_of(net, t, s), &layer->x,
+                   nequip_row_of(net, &next->y, s.begin, nequip_feature_width(net)), 0);
 }
 
 /* reverses y = linear_1 x of layer t + 1: grad_x of the output of layer t. */
-static void features_block(nequip_net *net, const mlff_edges *edges, int t, atom_range s)
+static void features_block(nequip_net *net, const mlff_edges *edges, int t, nequip_atoms s)
 {
   (void) edges;
   const mlff_nequip_row *x = &net->layers[0].x;
-  apply_map(net, &net->layers[t + 1].linear_1, 1, s.n, x, row_of(net, &net->grad_y, s.begin, x->ld), x,
-            row_of(net, &net->grad_x, s.begin, x->ld), 1);
+  nequip_apply_map(net, &net->layers[t + 1].linear_1, 1, s.n, x, nequip_row_of(net, &net->grad_y, s.begin, x->ld), x,
+                   nequip_row_of(net, &net->grad_x, s.begin, x->ld), 1);
 }
 
 /* ---- the evaluation ---------------------------------------------------------------------------------------------- */
 
-typedef void nequip_step(nequip_net *, const mlff_edges *, int t, atom_range);
+typedef void nequip_step(nequip_net *, const mlff_edges *, int t, nequip_atoms);
 
 /* Atoms begin .. end in blocks. in_flight: an exchange to progress between blocks, or NULL. */
 static void for_blocks(nequip_net *net, const mlff_edges *edges, int t, nequip_step *step, int64_t begin, int64_t end,
                        const mlff_exchange_args *in_flight)
 {
   for (; begin < end; begin += net->block) {
-    const atom_range s = {begin, end - begin < net->block ? end - begin : net->block};
+    const nequip_atoms s = {begin, end - begin < net->block ? end - begin : net->block};
     step(net, edges, t, s);
     if (in_flight) net->backend->ops->exchange_progress(net->backend, in_flight);
   }
@@ -312,7 +239,7 @@ static void for_blocks(nequip_net *net, const mlff_edges *edges, int t, nequip_s
 /* Zeroes grad_y before the blocks of the last layer, whose backward pass adds to it. */
 static void clear_grad_y(nequip_net *net, const mlff_edges *edges)
 {
-  const size_t n = (size_t) (edges->n_nodes * feature_width(net));
+  const size_t n = (size_t) (edges->n_nodes * nequip_feature_width(net));
   net->backend->ops->zero(net->backend, net->grad_y.data, n * net->backend->real_size);
 }
 
@@ -328,11 +255,11 @@ static mlff_status forward(nequip_net *net, const mlff_arch_inputs *in, mlff_err
     const mlff_exchange_args a = {.halo = in->halo,
                                   .edges = edges,
                                   .rows = net->layers[t].y.data,
-                                  .width = feature_width(net)};
+                                  .width = nequip_feature_width(net)};
     mlff_keep_first(&status, ops->exchange_begin(net->backend, &a, status ? NULL : error));
     if (t == 1) for_blocks(net, edges, 0, forward_block, 0, edges->n_interior, &a);
     make_terms(net, edges, t);
-    if (is_last(net, t)) clear_grad_y(net, edges);
+    if (nequip_is_last(net, t)) clear_grad_y(net, edges);
     for_blocks(net, edges, t, forward_block, 0, edges->n_interior, &a);
     mlff_keep_first(&status, ops->exchange_finish(net->backend, &a, status ? NULL : error));
     for_blocks(net, edges, t, forward_block, edges->n_interior, edges->n_local, NULL);
@@ -348,7 +275,7 @@ static mlff_status backward(nequip_net *net, const mlff_arch_inputs *in, mlff_er
   mlff_status status = MLFF_OK;
   for (int t = net->n_layers - 2; t >= 0; t--) {
     mlff_keep_first(&status, net->backend->ops->exchange_sum(net->backend, in->halo, net->grad_y.data, edges->n_nodes,
-                                                             feature_width(net), status ? NULL : error));
+                                                             nequip_feature_width(net), status ? NULL : error));
     for_blocks(net, edges, t, features_block, 0, edges->n_local, NULL);
     make_terms(net, edges, t);
     if (t > 0) clear_grad_y(net, edges);
@@ -357,7 +284,7 @@ static mlff_status backward(nequip_net *net, const mlff_arch_inputs *in, mlff_er
   return status;
 }
 
-static mlff_status nequip_evaluate(void *opaque, const mlff_arch_inputs *in, mlff_arch_outputs *out, mlff_error *error)
+mlff_status nequip_evaluate(void *opaque, const mlff_arch_inputs *in, mlff_arch_outputs *out, mlff_error *error)
 {
   nequip_net *net = opaque;
   mlff_error later;
@@ -377,9 +304,9 @@ static unsigned nequip_traits(const void *opaque)
          (net->is_even || net->lmax == 0 ? MLFF_INVERSION_EXACT : 0u); /* odd paths are not invariant under inversion */
 }
 
-static int nequip_exchange_width(const void *opaque)
+int nequip_exchange_width(const void *opaque)
 {
-  return (int) feature_width(opaque);
+  return (int) nequip_feature_width(opaque);
 }
 
 const mlff_arch mlff_arch_nequip = {

@@ -17,6 +17,24 @@ typedef struct nequip_map {
   int n; /* number of orders with a map, from 0 */
 } nequip_map;
 
+struct mace_layer;
+typedef struct nequip_net nequip_net;
+
+/* Atoms begin .. begin + n. */
+typedef struct nequip_atoms {
+  int64_t begin, n;
+} nequip_atoms;
+
+/* What becomes of the messages of a layer, for one block of atoms. */
+typedef struct nequip_update {
+  /* Rows [n][row of z] for the sums of messages after linear_2. */
+  void *(*z_of)(nequip_net *, int t, nequip_atoms);
+  /* x of the next layer from z and x; in the last layer also the energies, and dE/dx in last_grad. */
+  void (*forward)(nequip_net *, const mlff_edges *, int t, nequip_atoms);
+  /* grad_z, and unless t is 0 dE/dx without the part of linear_1, from dE/dx of the next layer. */
+  void (*backward)(nequip_net *, const mlff_edges *, int t, nequip_atoms);
+} nequip_update;
+
 typedef struct nequip_layer {
   /* parameters */
   mlff_buf hidden[NEQUIP_MAX_HIDDEN]; /* matrices of the radial network, without a table                      */
@@ -26,15 +44,17 @@ typedef struct nequip_layer {
   mlff_buf paths, coupling;            /* none in layer 0 */
   nequip_map linear_1, linear_2, skip; /* in layer 0 folded into rows and bias */
   mlff_buf norm;
-  mlff_nequip_row sums, z, x; /* rows of the message's sums, before the gate, and after it */
+  mlff_nequip_row sums, z, x; /* rows of the message's sums, before the update, and after it */
+  struct mace_layer *mace;    /* NULL in NequIP                                              */
   /* kept from forward to backward */
   mlff_buf y;        /* [n_nodes][row of x of the layer before]: linear_1 of the features; none in layer 0 */
   mlff_buf z_values; /* [n_local][z]; of the last layer [block]       */
   mlff_buf scale;    /* [n_local]; of the last layer [block]          */
 } nequip_layer;
 
-typedef struct nequip_net {
+struct nequip_net {
   mlff_backend *backend;
+  const nequip_update *update;
   int n_layers, n_orders, lmax, is_even; /* orders of hidden features; highest order of the edges' harmonics */
   int n_channels[NEQUIP_ORDERS];
   mlff_nequip_terms_args network; /* of the radial networks, weights aside */
@@ -55,12 +75,55 @@ typedef struct nequip_net {
   mlff_buf terms, x, grad_x, grad_y, node_energy, edge_grad;
   int64_t n_messages;
   mlff_buf sums, grad_z, last_x, last_grad, scratch, messages;
-} nequip_net;
+  mlff_buf products, wide; /* of MACE; wide: [block][n_wide] */
+  int64_t n_wide;
+};
 
 static inline int nequip_padded(int n)
 {
   return (n + MLFF_NEQUIP_BLOCK - 1) / MLFF_NEQUIP_BLOCK * MLFF_NEQUIP_BLOCK;
 }
+
+static inline int nequip_is_last(const nequip_net *net, int t)
+{
+  return t == net->n_layers - 1;
+}
+
+/* Rows of features between layers. */
+static inline int64_t nequip_feature_width(const nequip_net *net)
+{
+  return net->n_layers > 1 ? net->layers[0].x.ld : 0;
+}
+
+/* Address of row `row` of a buffer whose rows have `width` reals. */
+static inline void *nequip_row_of(const nequip_net *net, const mlff_buf *buf, int64_t row, int64_t width)
+{
+  return mlff_at(net->backend, buf->data, row * width);
+}
+
+/* First row of arrays that exist for all atoms except in the last layer. */
+static inline int64_t nequip_kept_row(const nequip_net *net, int t, nequip_atoms s)
+{
+  return nequip_is_last(net, t) ? 0 : s.begin;
+}
+
+/* Rows of x after layer t, and of their adjoints. */
+static inline void *nequip_x_of(nequip_net *net, int t, nequip_atoms s)
+{
+  return nequip_is_last(net, t) ? net->last_x.data : nequip_row_of(net, &net->x, s.begin, nequip_feature_width(net));
+}
+
+static inline void *nequip_grad_of(nequip_net *net, int t, nequip_atoms s)
+{
+  return nequip_is_last(net, t) ? net->last_grad.data
+                                : nequip_row_of(net, &net->grad_x, s.begin, nequip_feature_width(net));
+}
+
+/* Applies the linear map of each order: rows of x to rows of y, or with `back` adjoints of y to those of x. */
+void nequip_apply_map(nequip_net *net, const nequip_map *map, int back, int64_t n, const mlff_nequip_row *in,
+                      const void *x, const mlff_nequip_row *out, void *y, int accumulate);
+mlff_status nequip_evaluate(void *net, const mlff_arch_inputs *in, mlff_arch_outputs *out, mlff_error *error);
+int nequip_exchange_width(const void *net);
 
 /* Intervals that a table for floats should have: 64 .. MLFF_SPLINE_MAX. `in` has host arrays of doubles. */
 int nequip_table_intervals(const mlff_nequip_terms_args *in);
@@ -69,6 +132,7 @@ void nequip_choose_table(const mlff_nequip_basis *basis, int n, mlff_painn_basis
 /* Splines through the units of the last hidden layer: rows [n_rows][width]. `in` has host arrays of doubles. */
 void nequip_unit_rows(const mlff_nequip_terms_args *in, const mlff_painn_basis *table, double *rows);
 
+extern const nequip_update nequip_gates;
 mlff_status nequip_create(const mlff_modelfile *file, mlff_backend *backend, const mlff_species_use *use, void **net,
                           mlff_error *error);
 void nequip_destroy(void *net);

@@ -4,7 +4,7 @@
 #include <math.h>
 
 /* Reads a sequence of n_low to n_high integers from 1 to high. */
-static mlff_status read_counts(nequip_loader *in, const mlff_yaml *parent, const char *key, int n_low, int n_high,
+mlff_status nequip_read_counts(nequip_loader *in, const mlff_yaml *parent, const char *key, int n_low, int n_high,
                                int high, int *n, const double **values)
 {
   MLFF_TRY(mlff_yaml_doubles(in->file, parent, key, -1, values, n, in->error));
@@ -16,16 +16,13 @@ static mlff_status read_counts(nequip_loader *in, const mlff_yaml *parent, const
                         high);
 }
 
-static mlff_status read_basis(nequip_loader *in, const mlff_yaml *block)
+mlff_status nequip_read_cutoff_function(nequip_loader *in, const mlff_yaml *block)
 {
-  static const char *const kinds[] = {"bessel", "trained", NULL}, *const cutoffs[] = {"polynomial", "xplor", NULL};
+  static const char *const cutoffs[] = {"polynomial", "xplor", NULL};
   mlff_nequip_basis *basis = &in->net->network.basis;
   const mlff_yaml *part = NULL;
   const double cutoff = in->head->cutoff;
   int kind = 0;
-  MLFF_TRY(mlff_yaml_map(in->file, block, "radial_basis", &part, in->error));
-  MLFF_TRY(mlff_yaml_choice(in->file, part, "kind", kinds, &in->is_trained, in->error));
-  MLFF_TRY(mlff_yaml_int(in->file, part, "n", 1, MLFF_NEQUIP_HIDDEN, &basis->n, in->error));
   MLFF_TRY(mlff_yaml_map(in->file, block, "cutoff_function", &part, in->error));
   MLFF_TRY(mlff_yaml_choice(in->file, part, "kind", cutoffs, &kind, in->error));
   if (kind == 0)
@@ -33,6 +30,19 @@ static mlff_status read_basis(nequip_loader *in, const mlff_yaml *block)
   else
     MLFF_TRY(mlff_yaml_double(in->file, part, "onset", 0.0, 0.999 * cutoff, &basis->onset, in->error));
   basis->cutoff = cutoff;
+  return MLFF_OK;
+}
+
+static mlff_status read_basis(nequip_loader *in, const mlff_yaml *block)
+{
+  static const char *const kinds[] = {"bessel", "trained", NULL};
+  mlff_nequip_basis *basis = &in->net->network.basis;
+  const mlff_yaml *part = NULL;
+  const double cutoff = in->head->cutoff;
+  MLFF_TRY(mlff_yaml_map(in->file, block, "radial_basis", &part, in->error));
+  MLFF_TRY(mlff_yaml_choice(in->file, part, "kind", kinds, &in->is_trained, in->error));
+  MLFF_TRY(mlff_yaml_int(in->file, part, "n", 1, MLFF_NEQUIP_HIDDEN, &basis->n, in->error));
+  MLFF_TRY(nequip_read_cutoff_function(in, block));
   basis->prefactor = 2.0 / cutoff;
   if (in->is_trained)
     return mlff_modelfile_matrix(in->file, in->error, basis->n, 0, &in->frequency, "radial_frequencies");
@@ -41,7 +51,7 @@ static mlff_status read_basis(nequip_loader *in, const mlff_yaml *block)
   return MLFF_OK;
 }
 
-static mlff_status read_network_shape(nequip_loader *in, const mlff_yaml *block)
+mlff_status nequip_read_network_shape(nequip_loader *in, const mlff_yaml *block)
 {
   static const char *const scalings[] = {"none", "sqrt", NULL};
   mlff_nequip_terms_args *network = &in->net->network;
@@ -49,7 +59,8 @@ static mlff_status read_network_shape(nequip_loader *in, const mlff_yaml *block)
   const double *widths = NULL;
   double norm = 1.0;
   MLFF_TRY(mlff_yaml_map(in->file, block, "radial_network", &part, in->error));
-  MLFF_TRY(read_counts(in, part, "hidden", 1, NEQUIP_MAX_HIDDEN, MLFF_NEQUIP_HIDDEN, &network->n_hidden, &widths));
+  MLFF_TRY(
+      nequip_read_counts(in, part, "hidden", 1, NEQUIP_MAX_HIDDEN, MLFF_NEQUIP_HIDDEN, &network->n_hidden, &widths));
   for (int k = 0; k < network->n_hidden; k++) network->width[k] = (int) widths[k];
   MLFF_TRY(mlff_yaml_double(in->file, part, "activation_norm", 1e-3, 1e3, &norm, in->error));
   MLFF_TRY(mlff_yaml_choice(in->file, part, "fan_in", scalings, &in->is_scaled, in->error));
@@ -65,7 +76,8 @@ static mlff_status read_channels(nequip_loader *in, const mlff_yaml *block)
   int n_divisors = 0;
   MLFF_TRY(mlff_yaml_int(in->file, block, "n_layers", 1, 16, &net->n_layers, in->error));
   MLFF_TRY(mlff_yaml_int(in->file, block, "lmax", 0, NEQUIP_ORDERS - 1, &net->lmax, in->error));
-  MLFF_TRY(read_counts(in, block, "n_channels", 1, net->lmax + 1, NEQUIP_MAX_CHANNELS, &net->n_orders, &channels));
+  MLFF_TRY(
+      nequip_read_counts(in, block, "n_channels", 1, net->lmax + 1, NEQUIP_MAX_CHANNELS, &net->n_orders, &channels));
   for (int l = 0; l < net->n_orders; l++) net->n_channels[l] = (int) channels[l];
   MLFF_TRY(mlff_yaml_choice(in->file, block, "paths", paths, &net->is_even, in->error));
   MLFF_TRY(mlff_yaml_choice(in->file, block, "embedding", embeddings, &in->is_one_hot, in->error));
@@ -86,11 +98,11 @@ mlff_status nequip_read_block(nequip_loader *in)
   MLFF_TRY(mlff_yaml_map(in->file, mlff_modelfile_root(in->file), "nequip", &block, in->error));
   MLFF_TRY(read_channels(in, block));
   MLFF_TRY(read_basis(in, block));
-  MLFF_TRY(read_network_shape(in, block));
+  MLFF_TRY(nequip_read_network_shape(in, block));
   MLFF_TRY(mlff_yaml_map(in->file, block, "norm", &part, in->error));
   MLFF_TRY(mlff_yaml_choice(in->file, part, "kind", norms, &in->has_norm, in->error));
   if (in->has_norm) MLFF_TRY(mlff_yaml_double(in->file, part, "epsilon", 1e-30, 1.0, &net->epsilon, in->error));
   MLFF_TRY(mlff_yaml_double(in->file, block, "activation_norm", 1e-3, 1e3, &norm, in->error));
   net->gain = 1.0 / norm;
-  return read_counts(in, block, "n_readout", 0, 4, 4096, &in->n_readout, &in->readout_width);
+  return nequip_read_counts(in, block, "n_readout", 0, 4, 4096, &in->n_readout, &in->readout_width);
 }

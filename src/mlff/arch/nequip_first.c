@@ -19,11 +19,12 @@ static mlff_status read_first(nequip_loader *in, first_tensors *f)
   const int n = in->n_first, width = net->network.width[net->network.n_hidden - 1];
   if (!in->is_one_hot)
     MLFF_TRY(mlff_modelfile_matrix(in->file, in->error, n, in->head->n_elements, &f->embedding, "embedding"));
-  MLFF_TRY(mlff_modelfile_matrix(in->file, in->error, n, n, &f->linear_1, "layers.0.linear_1.l0"));
+  MLFF_TRY(mlff_modelfile_matrix(in->file, in->error, n, n, &f->linear_1, "layers.0.%s.l0", in->linear_1));
   for (int l = 0; l < layer->z.n_orders; l++)
     MLFF_TRY(mlff_modelfile_matrix(in->file, in->error, l ? net->n_channels[l] : in->scalars.n_file, n, &f->linear_2[l],
-                                   "layers.0.linear_2.l%d", l));
-  MLFF_TRY(mlff_modelfile_matrix(in->file, in->error, in->scalars.n_file, n, &f->skip, "layers.0.skip.l0"));
+                                   "layers.0.%s.l%d", in->linear_2, l));
+  if (!net->layers[0].mace) /* its update adds it */
+    MLFF_TRY(mlff_modelfile_matrix(in->file, in->error, in->scalars.n_file, n, &f->skip, "layers.0.skip.l0"));
   MLFF_TRY(nequip_read_network(in, 0, layer->z.n_orders * n, &f->last));
   f->x = nequip_zeros((size_t) n);
   f->y = nequip_zeros((size_t) n);
@@ -65,7 +66,8 @@ static void fold_first(nequip_loader *in, first_tensors *f)
     for (int o = 0; o < side->n; o++, row += width) {
       if (side->source[o] < 0) continue;
       for (int c = 0; c < n; c++) {
-        const double factor = scale * f->linear_2[l][(size_t) side->source[o] * (size_t) n + (size_t) c] * f->y[c];
+        const double factor =
+            nequip_sign(in, l) * scale * f->linear_2[l][(size_t) side->source[o] * (size_t) n + (size_t) c] * f->y[c];
         const double *last = f->last + (size_t) (l * n + c) * (size_t) width;
         for (int h = 0; h < width; h++) row[h] += factor * last[h];
       }
@@ -86,8 +88,8 @@ static mlff_status make_first(nequip_loader *in, first_tensors *f)
     first_features(in, f, s);
     fold_first(in, f);
     status = nequip_make_rows(in, f->matrix, layer->n_weights, rows + (size_t) in->slot[s] * n_rows);
-    apply(f->skip, in->scalars.n_file, in->n_first, 1 / sqrt(in->n_first), f->x, scalars);
-    for (size_t k = 0; k < n_scalars; k++)
+    if (f->skip) apply(f->skip, in->scalars.n_file, in->n_first, 1 / sqrt(in->n_first), f->x, scalars);
+    for (size_t k = 0; f->skip && k < n_scalars; k++)
       if (in->scalars.source[k] >= 0) bias[(size_t) in->slot[s] * n_scalars + k] = scalars[in->scalars.source[k]];
   }
   if (!status) status = mlff_buf_fill(in->net->backend, &layer->rows, rows, net->n_slots * (int64_t) n_rows, in->error);

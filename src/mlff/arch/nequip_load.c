@@ -6,13 +6,15 @@
  */
 #include "nequip_load.h"
 
+#include "mace.h"
+
 #include "../backend/nequip_cg.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-static mlff_status upload_bytes(nequip_loader *in, mlff_buf *buf, const void *values, size_t bytes)
+mlff_status nequip_upload_bytes(nequip_loader *in, mlff_buf *buf, const void *values, size_t bytes)
 {
   mlff_backend *backend = in->net->backend;
   MLFF_TRY(mlff_buf_reserve(backend, buf, bytes, in->error));
@@ -22,7 +24,7 @@ static mlff_status upload_bytes(nequip_loader *in, mlff_buf *buf, const void *va
 /* ---- padding ----------------------------------------------------------------------------------------------------- */
 
 /* out [rows->n][cols->n] = scale w, padded with zeros. */
-static double *pad_matrix(const double *w, const nequip_side *rows, const nequip_side *cols, double scale)
+double *nequip_pad_matrix(const double *w, const nequip_side *rows, const nequip_side *cols, double scale)
 {
   double *out = nequip_zeros((size_t) rows->n * (size_t) cols->n);
   for (int r = 0; out && r < rows->n; r++) {
@@ -36,13 +38,13 @@ static double *pad_matrix(const double *w, const nequip_side *rows, const nequip
 }
 
 /* Reads layers.T.NAME.lL and packs it times scale, for the forward and backward pass. */
-static mlff_status read_map(nequip_loader *in, int t, const char *name, int l, const nequip_side *rows,
+mlff_status nequip_read_map(nequip_loader *in, int t, const char *name, int l, const nequip_side *rows,
                             const nequip_side *cols, double scale, nequip_map *map)
 {
   double *w = NULL, *padded = NULL;
   mlff_status status =
       mlff_modelfile_matrix(in->file, in->error, rows->n_file, cols->n_file, &w, "layers.%d.%s.l%d", t, name, l);
-  if (!status && !(padded = pad_matrix(w, rows, cols, scale))) status = nequip_no_memory(in);
+  if (!status && !(padded = nequip_pad_matrix(w, rows, cols, scale))) status = nequip_no_memory(in);
   if (!status)
     status =
         mlff_linear_make(in->net->backend, &map->forward[l], &map->back[l], padded, NULL, rows->n, cols->n, in->error);
@@ -59,7 +61,7 @@ static int is_last(const nequip_loader *in, int t)
   return t == in->net->n_layers - 1;
 }
 
-static mlff_nequip_row make_row(int n_orders, const int *n)
+mlff_nequip_row nequip_make_row(int n_orders, const int *n)
 {
   mlff_nequip_row row = {.n_orders = n_orders};
   for (int l = 0; l < n_orders; l++) {
@@ -70,14 +72,14 @@ static mlff_nequip_row make_row(int n_orders, const int *n)
   return row;
 }
 
-/* Paths of layer t >= 1, in the order of the file (l3 outermost, then l1, then l2), and the sizes that depend on them.
- * */
-static void list_paths(nequip_loader *in, int t)
+/* Paths to `n_orders` orders, in the order of the file (l3 outermost, then l1, then l2), and the sizes that depend on
+ * them. */
+void nequip_list_paths(nequip_loader *in, int n_orders)
 {
   const nequip_net *net = in->net;
   in->n_paths = 0;
   nequip_side_start(&in->columns);
-  for (int l3 = 0; l3 < (is_last(in, t) ? 1 : net->n_orders); l3++) {
+  for (int l3 = 0; l3 < n_orders; l3++) {
     nequip_side_start(&in->sums[l3]);
     for (int l1 = 0; l1 < net->n_orders; l1++) {
       for (int l2 = abs(l1 - l3); l2 <= l1 + l3 && l2 <= net->lmax; l2++) {
@@ -104,15 +106,15 @@ static mlff_status shape_layer(nequip_loader *in, int t)
   int before[NEQUIP_ORDERS], after[NEQUIP_ORDERS], sums[NEQUIP_ORDERS];
   nequip_side_start(&in->scalars);
   for (int l = 0; l < n_orders; l++) nequip_side_add(&in->scalars, net->n_channels[l]);
-  list_paths(in, t);
+  nequip_list_paths(in, n_orders);
   for (int l = 0; l < n_orders; l++) {
     after[l] = nequip_padded(net->n_channels[l]);
     before[l] = l ? after[l] : in->scalars.n;
     sums[l] = in->sums[l].n;
   }
-  layer->x = make_row(n_orders, after);
-  layer->z = make_row(n_orders, before);
-  layer->sums = make_row(n_orders, sums);
+  layer->x = nequip_make_row(n_orders, after);
+  layer->z = nequip_make_row(n_orders, before);
+  layer->sums = nequip_make_row(n_orders, sums);
   for (int k = 0; k < in->n_paths; k++) in->paths[k].out += layer->sums.offset[in->paths[k].l3];
   if (layer->z.ld <= NEQUIP_MAX_WIDTH) return MLFF_OK;
   return mlff_fail(in->error, MLFF_E_UNSUPPORTED,
@@ -140,7 +142,7 @@ static const mlff_cg_entry *find_coefficients(int l1, int l2, int l3, int *n)
 }
 
 /* Offsets of the paths in the couplings of an edge, and the matrices from harmonics to couplings. */
-static mlff_status make_couplings(nequip_loader *in, nequip_layer *layer)
+mlff_status nequip_make_couplings(nequip_loader *in, nequip_layer *layer)
 {
   int64_t n = 0;
   int begin = 0;
@@ -173,13 +175,20 @@ static mlff_status make_couplings(nequip_loader *in, nequip_layer *layer)
   free(values);
   MLFF_TRY(status);
   layer->n_paths = in->n_paths;
-  return upload_bytes(in, &layer->paths, in->paths, (size_t) in->n_paths * sizeof *in->paths);
+  return nequip_upload_bytes(in, &layer->paths, in->paths, (size_t) in->n_paths * sizeof *in->paths);
 }
 
 /* ---- the other layers -------------------------------------------------------------------------------------------- */
 
+/* Gives the radial weights of each path [n_columns][width] the sign of its harmonics. */
+static void sign_weights(const nequip_loader *in, double *weights, int width)
+{
+  for (const mlff_nequip_path *p = in->paths; p < in->paths + in->n_paths; p++)
+    for (int k = 0; k < p->n * width; k++) weights[p->column * width + k] *= nequip_sign(in, p->l2);
+}
+
 /* The rows R of layer t >= 1 in padded columns. */
-static mlff_status read_weights(nequip_loader *in, int t)
+mlff_status nequip_read_weights(nequip_loader *in, int t)
 {
   nequip_net *net = in->net;
   nequip_layer *layer = &net->layers[t];
@@ -190,7 +199,8 @@ static mlff_status read_weights(nequip_loader *in, int t)
   for (int k = 0; k < width; k++) in->rows.source[in->rows.n++] = in->rows.n_file++;
   layer->n_weights = in->columns.n;
   mlff_status status = rows ? nequip_read_network(in, t, in->columns.n_file, &last) : nequip_no_memory(in);
-  if (!status && !(padded = pad_matrix(last, &in->columns, &in->rows, 1.0))) status = nequip_no_memory(in);
+  if (!status && !(padded = nequip_pad_matrix(last, &in->columns, &in->rows, 1.0))) status = nequip_no_memory(in);
+  if (!status) sign_weights(in, padded, width);
   if (!status) status = nequip_make_rows(in, padded, layer->n_weights, rows);
   if (!status) status = mlff_buf_fill(in->net->backend, &layer->rows, rows, n_rows, in->error);
   free(last);
@@ -203,18 +213,18 @@ static mlff_status read_layer(nequip_loader *in, int t)
 {
   nequip_net *net = in->net;
   nequip_layer *layer = &net->layers[t];
-  MLFF_TRY(read_weights(in, t));
-  MLFF_TRY(make_couplings(in, layer));
+  MLFF_TRY(nequip_read_weights(in, t));
+  MLFF_TRY(nequip_make_couplings(in, layer));
   for (int l = 0; l < net->n_orders; l++) {
     const int n = net->n_channels[l];
     nequip_side_start(&in->rows);
     nequip_side_add(&in->rows, n);
-    MLFF_TRY(read_map(in, t, "linear_1", l, &in->rows, &in->rows, 1 / sqrt(n), &layer->linear_1));
+    MLFF_TRY(nequip_read_map(in, t, in->linear_1, l, &in->rows, &in->rows, 1 / sqrt(n), &layer->linear_1));
     if (l >= layer->z.n_orders) continue;
     const nequip_side *out = l ? &in->rows : &in->scalars;
-    MLFF_TRY(read_map(in, t, "skip", l, out, &in->rows, 1 / sqrt(n), &layer->skip));
-    MLFF_TRY(read_map(in, t, "linear_2", l, out, &in->sums[l], 1 / (sqrt(in->sums[l].n_file) * in->divisor[t]),
-                      &layer->linear_2));
+    MLFF_TRY(nequip_read_map(in, t, "skip", l, out, &in->rows, 1 / sqrt(n), &layer->skip));
+    MLFF_TRY(nequip_read_map(in, t, in->linear_2, l, out, &in->sums[l], 1 / (sqrt(in->sums[l].n_file) * in->divisor[t]),
+                             &layer->linear_2));
   }
   return MLFF_OK;
 }
@@ -286,7 +296,7 @@ static mlff_status count_intervals(nequip_loader *in, int *n)
 }
 
 /* Chooses between networks and tables, the size of the tables, and uploads the frequencies of networks. */
-static mlff_status choose_table(nequip_loader *in)
+mlff_status nequip_choose_radial(nequip_loader *in)
 {
   nequip_net *net = in->net;
   mlff_nequip_terms_args *network = &net->network;
@@ -303,21 +313,24 @@ static mlff_status choose_table(nequip_loader *in)
                        : MLFF_OK;
 }
 
-static mlff_status choose_species(nequip_loader *in)
+mlff_status nequip_choose_species(nequip_loader *in)
 {
   const size_t n = (size_t) in->head->n_elements;
   if (!(in->slot = calloc(n, sizeof *in->slot))) return nequip_no_memory(in);
   for (int s = 0; s < in->head->n_elements; s++)
     in->slot[s] = s < in->use->n_species && in->use->use[s] ? in->net->n_slots++ : -1;
-  return upload_bytes(in, &in->net->slot, in->slot, n * sizeof *in->slot);
+  return nequip_upload_bytes(in, &in->net->slot, in->slot, n * sizeof *in->slot);
 }
 
 static mlff_status read_all(nequip_loader *in)
 {
   nequip_net *net = in->net;
+  net->update = &nequip_gates;
+  in->linear_1 = "linear_1";
+  in->linear_2 = "linear_2";
   MLFF_TRY(nequip_read_block(in));
-  MLFF_TRY(choose_table(in));
-  MLFF_TRY(choose_species(in));
+  MLFF_TRY(nequip_choose_radial(in));
+  MLFF_TRY(nequip_choose_species(in));
   if (!(net->layers = calloc((size_t) net->n_layers, sizeof *net->layers))) return nequip_no_memory(in);
   for (int t = 0; t < net->n_layers; t++) {
     MLFF_TRY(shape_layer(in, t));
@@ -327,19 +340,19 @@ static mlff_status read_all(nequip_loader *in)
   return read_readout(in);
 }
 
-mlff_status nequip_create(const mlff_modelfile *file, mlff_backend *backend, const mlff_species_use *use, void **net,
-                          mlff_error *error)
+mlff_status nequip_load(const mlff_modelfile *file, mlff_backend *backend, const mlff_species_use *use,
+                        mlff_status (*read)(nequip_loader *), void **net, mlff_error *error)
 {
   nequip_loader *in = calloc(1, sizeof *in);
   nequip_net *made = calloc(1, sizeof *made);
   mlff_status status = MLFF_OK;
   if (!in || !made) {
-    status = mlff_fail(error, MLFF_E_NOMEM, "out of memory while loading a nequip model");
+    status = mlff_fail(error, MLFF_E_NOMEM, "out of memory while loading a model");
     free(made);
   } else {
     made->backend = backend;
     *in = (nequip_loader){.net = made, .file = file, .use = use, .head = mlff_modelfile_get_head(file), .error = error};
-    status = read_all(in);
+    status = read(in);
     nequip_free_network(in);
     free(in->frequency);
     free(in->slot);
@@ -352,7 +365,13 @@ mlff_status nequip_create(const mlff_modelfile *file, mlff_backend *backend, con
   return status;
 }
 
-static void release_map(mlff_backend *backend, nequip_map *map)
+mlff_status nequip_create(const mlff_modelfile *file, mlff_backend *backend, const mlff_species_use *use, void **net,
+                          mlff_error *error)
+{
+  return nequip_load(file, backend, use, read_all, net, error);
+}
+
+void nequip_release_map(mlff_backend *backend, nequip_map *map)
 {
   for (int l = 0; l < NEQUIP_ORDERS; l++) {
     mlff_linear_release(backend, &map->forward[l]);
@@ -362,9 +381,10 @@ static void release_map(mlff_backend *backend, nequip_map *map)
 
 static void release_layer(mlff_backend *backend, nequip_layer *layer)
 {
-  release_map(backend, &layer->linear_1);
-  release_map(backend, &layer->linear_2);
-  release_map(backend, &layer->skip);
+  nequip_release_map(backend, &layer->linear_1);
+  nequip_release_map(backend, &layer->linear_2);
+  nequip_release_map(backend, &layer->skip);
+  if (layer->mace) mace_release_layer(backend, layer->mace);
   for (int k = 0; k < NEQUIP_MAX_HIDDEN; k++) mlff_buf_release(backend, &layer->hidden[k]);
   mlff_buf *const bufs[] = {&layer->rows, &layer->paths,    &layer->coupling, &layer->norm,
                             &layer->y,    &layer->z_values, &layer->scale};
@@ -378,10 +398,10 @@ void nequip_destroy(void *opaque)
   mlff_backend *backend = net->backend;
   for (int t = 0; net->layers && t < net->n_layers; t++) release_layer(backend, &net->layers[t]);
   free(net->layers);
-  mlff_buf *const bufs[] = {&net->frequency,    &net->slot,    &net->bias,    &net->readout, &net->radial.line,
-                            &net->terms,        &net->x,       &net->grad_x,  &net->grad_y,  &net->node_energy,
-                            &net->edge_grad,    &net->sums,    &net->grad_z,  &net->last_x,  &net->last_grad,
-                            &net->radial.terms, &net->scratch, &net->messages};
+  mlff_buf *const bufs[] = {&net->frequency,    &net->slot,    &net->bias,     &net->readout,  &net->radial.line,
+                            &net->terms,        &net->x,       &net->grad_x,   &net->grad_y,   &net->node_energy,
+                            &net->edge_grad,    &net->sums,    &net->grad_z,   &net->last_x,   &net->last_grad,
+                            &net->radial.terms, &net->scratch, &net->messages, &net->products, &net->wide};
   for (size_t k = 0; k < sizeof bufs / sizeof *bufs; k++) mlff_buf_release(backend, bufs[k]);
   free(net);
 }

@@ -21,6 +21,8 @@ typedef struct nequip_loader {
   int is_one_hot, is_trained, is_scaled, has_norm; /* keys of the block */
   const double *divisor;                           /* [n_layers] of messages */
   int n_first;                                     /* input channels of layer 0 */
+  const char *linear_1, *linear_2;                 /* names of the matrices before and after messages */
+  int is_reversed;                                 /* the vectors of pairs point from the neighbor to the center */
   int n_readout;
   const double *readout_width;
   int32_t *slot;                            /* [n_elements] */
@@ -31,6 +33,12 @@ typedef struct nequip_loader {
   int n_paths;
   nequip_side rows, scalars, columns, sums[NEQUIP_ORDERS]; /* the same; rows: scratch */
 } nequip_loader;
+
+/* Sign of harmonics of order l. */
+static inline double nequip_sign(const nequip_loader *in, int l)
+{
+  return in->is_reversed && l % 2 ? -1.0 : 1.0;
+}
 
 static inline void nequip_side_start(nequip_side *s)
 {
@@ -56,6 +64,27 @@ void nequip_free_network(nequip_loader *in);
 /* Matrix R of `matrix` [n][last hidden layer]. rows: zeros. */
 mlff_status nequip_make_rows(nequip_loader *in, const double *matrix, int n, double *rows);
 
+/* nequip_load.c. */
+mlff_status nequip_load(const mlff_modelfile *file, mlff_backend *backend, const mlff_species_use *use,
+                        mlff_status (*read)(nequip_loader *), void **net, mlff_error *error);
+mlff_status nequip_upload_bytes(nequip_loader *in, mlff_buf *buf, const void *values, size_t bytes);
+mlff_nequip_row nequip_make_row(int n_orders, const int *n);
+/* Paths to orders 0 .. n_orders - 1 for layers >= 1. */
+void nequip_list_paths(nequip_loader *in, int n_orders);
+mlff_status nequip_make_couplings(nequip_loader *in, nequip_layer *layer);
+/* Reads layers.T.NAME.lL and packs it times scale, for the forward and backward pass. */
+mlff_status nequip_read_map(nequip_loader *in, int t, const char *name, int l, const nequip_side *rows,
+                            const nequip_side *cols, double scale, nequip_map *map);
+mlff_status nequip_read_weights(nequip_loader *in, int t);
+mlff_status nequip_choose_radial(nequip_loader *in);
+mlff_status nequip_choose_species(nequip_loader *in);
+void nequip_release_map(mlff_backend *backend, nequip_map *map);
+
+/* nequip_block.c: the parts of the block that MACE has, too. */
+mlff_status nequip_read_cutoff_function(nequip_loader *in, const mlff_yaml *block);
+mlff_status nequip_read_counts(nequip_loader *in, const mlff_yaml *parent, const char *key, int n_low, int n_high,
+                               int high, int *n, const double **values);
+mlff_status nequip_read_network_shape(nequip_loader *in, const mlff_yaml *block);
 /* nequip_block.c: reads the block `nequip` of the file, and the radial frequencies. */
 mlff_status nequip_read_block(nequip_loader *in);
 /* nequip_first.c: reads layer 0, whose shape is set. */

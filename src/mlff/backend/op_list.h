@@ -153,6 +153,15 @@ OP_SIMPLE(nequip_gate, mlff_nequip_gate_args, DENSE)
 OP_SIMPLE(nequip_gate_backward, mlff_nequip_gate_args, DENSE_BACKWARD)
 OP_SIMPLE(nequip_readout, mlff_nequip_readout_args, DENSE)
 
+/* ---- MACE: ops_mace.h -------------------------------------------------------------------------------------------- */
+
+OP_SIMPLE(mace_expand, mlff_mace_select_args, DENSE)
+OP_SIMPLE(mace_pick, mlff_mace_select_args, DENSE_BACKWARD)
+OP_SIMPLE(mace_start, mlff_mace_start_args, DENSE)
+OP_SIMPLE(mace_product, mlff_mace_product_args, DENSE)
+OP_SIMPLE(mace_product_backward, mlff_mace_product_args, DENSE_BACKWARD)
+OP_SIMPLE(mace_readout, mlff_mace_readout_args, DENSE)
+
 #undef OP
 #undef OP_SIMPLE
 #undef OP_HOST

@@ -10,6 +10,7 @@
 
 #include "backend.h"
 #include "ops_ani.h"
+#include "ops_mace.h"
 #include "ops_nequip.h"
 #include "ops_orb.h"
 #include "ops_painn.h"

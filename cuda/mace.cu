@@ -1,0 +1,293 @@
+/* mace.cu: MACE ops of the GPU. Twin: cpu/mace.c. */
+#include "nequip.h"
+
+enum { MACE_THREADS = 128, PRODUCT_THREADS = 64, READOUT_WARPS = 4 };
+
+namespace { /* kernels and their arguments differ between element types */
+
+typedef struct mace_atoms {
+  int64_t n;
+  const int32_t *slot, *species;
+} mace_atoms;
+
+MLFF_DEVICE int32_t slot_of(const mace_atoms &atoms, int64_t i)
+{
+  return atoms.species[i] < 0 ? -1 : atoms.slot[atoms.species[i]];
+}
+
+/* ---- matrices of an element -------------------------------------------------------------------------------------- */
+
+typedef struct select_arrays {
+  mace_atoms atoms;
+  real *x, *wide;
+  int64_t ld, wide_ld;
+  int n, n_wide; /* channels of an order in a row, and in a wide row */
+} select_arrays;
+
+/* wide[i][k][slot n + c] = x[i][k][c], k a component of an order, and zeros elsewhere. One thread per element of wide;
+ * deterministic. Twin: mace_expand_cpu. */
+__global__ void mace_expand_kernel(select_arrays a)
+{
+  grid_dependency_wait();
+  const int64_t q = (int64_t) blockIdx.x * blockDim.x + threadIdx.x;
+  if (q >= a.atoms.n * a.wide_ld) return;
+  const int64_t i = q / a.wide_ld, column = q % a.wide_ld, k = column / a.n_wide, c = column % a.n_wide;
+  a.wide[q] = c / a.n == slot_of(a.atoms, i) ? a.x[i * a.ld + k * a.n + c % a.n] : 0;
+}
+
+/* x[i][k][c] = wide[i][k][slot n + c], zeros in components that wide lacks. One thread per element of x;
+ * deterministic. Twin: mace_pick_cpu. */
+__global__ void mace_pick_kernel(select_arrays a)
+{
+  grid_dependency_wait();
+  const int64_t q = (int64_t) blockIdx.x * blockDim.x + threadIdx.x;
+  if (q >= a.atoms.n * a.ld) return;
+  const int64_t i = q / a.ld, column = q % a.ld, k = column / a.n, c = column % a.n;
+  const int32_t slot = slot_of(a.atoms, i);
+  const bool is_there = slot >= 0 && (k + 1) * a.n_wide <= a.wide_ld;
+  a.x[q] = is_there ? a.wide[i * a.wide_ld + k * a.n_wide + slot * a.n + c] : 0;
+}
+
+typedef struct start_arrays {
+  mace_atoms atoms;
+  const real *bias;
+  real *x;
+  int64_t ld, n;
+} start_arrays;
+
+/* x[i][c] = bias[slot][c] for c < n, zeros beyond. One thread per element; deterministic. Twin: mace_start_cpu. */
+__global__ void mace_start_kernel(start_arrays a)
+{
+  grid_dependency_wait();
+  const int64_t q = (int64_t) blockIdx.x * blockDim.x + threadIdx.x;
+  if (q >= a.atoms.n * a.ld) return;
+  const int64_t c = q % a.ld;
+  const int32_t slot = slot_of(a.atoms, q / a.ld);
+  a.x[q] = a.bias && c < a.n && slot >= 0 ? a.bias[slot * a.n + c] : 0;
+}
+
+/* ---- products ---------------------------------------------------------------------------------------------------- */
+
+typedef struct product_arrays {
+  mace_atoms atoms;
+  const int32_t *terms;
+  const real *coef, *a, *grad_p;
+  real *p, *grad_a;
+  int64_t a_ld, p_ld, n_coef, n;
+  int n_a, n_p; /* components */
+} product_arrays;
+
+/* p[M] = sum_i a_i (c_i + sum_j a_j (c_ij + sum_k c_ijk a_k)) of a channel. One thread per atom and channel; its a_i in
+ * shared memory. Deterministic. Twin: mace_product_cpu. */
+__global__ void __launch_bounds__(PRODUCT_THREADS) mace_product_kernel(product_arrays a)
+{
+  grid_dependency_wait();
+  MLFF_SHARED(real, shared, MLFF_NEQUIP_HARMONICS * PRODUCT_THREADS);
+  const int64_t q = (int64_t) blockIdx.x * PRODUCT_THREADS + threadIdx.x, i = q / a.n, c = q % a.n;
+  if (i >= a.atoms.n) return;
+  real *x = shared + threadIdx.x;
+  const int32_t slot = slot_of(a.atoms, i), *t = a.terms;
+  const real *coef = a.coef + slot * a.n_coef * a.n + c;
+  for (int k = 0; k < a.n_a; k++) x[k * PRODUCT_THREADS] = a.a[i * a.a_ld + k * a.n + c];
+  for (int p = 0; p < a.n_p; p++) {
+    real sum = 0;
+    for (int n_i = slot < 0 ? 0 : *t++; n_i > 0; n_i--) {
+      const real xi = x[*t++ * PRODUCT_THREADS];
+      real si = *coef;
+      coef += a.n;
+      for (int n_j = *t++; n_j > 0; n_j--) {
+        const real xj = x[*t++ * PRODUCT_THREADS];
+        real sij = *coef;
+        coef += a.n;
+        for (int n_k = *t++; n_k > 0; n_k--, coef += a.n) sij += *coef * x[*t++ * PRODUCT_THREADS];
+        si += sij * xj;
+      }
+      sum += si * xi;
+    }
+    a.p[i * a.p_ld + p * a.n + c] = sum;
+  }
+}
+
+/* Adjoint of mace_product_kernel: grad_a from grad_p. One thread per atom and channel; a_i and their adjoints in shared
+ * memory. Deterministic. Twin: mace_product_backward_cpu. */
+__global__ void __launch_bounds__(PRODUCT_THREADS) mace_product_backward_kernel(product_arrays a)
+{
+  grid_dependency_wait();
+  MLFF_SHARED(real, shared, 2 * MLFF_NEQUIP_HARMONICS * PRODUCT_THREADS);
+  const int64_t q = (int64_t) blockIdx.x * PRODUCT_THREADS + threadIdx.x, i = q / a.n, c = q % a.n;
+  if (i >= a.atoms.n) return;
+  real *x = shared + threadIdx.x, *gx = x + MLFF_NEQUIP_HARMONICS * PRODUCT_THREADS;
+  const int32_t slot = slot_of(a.atoms, i), *t = a.terms;
+  const real *coef = a.coef + slot * a.n_coef * a.n + c;
+  for (int k = 0; k < a.n_a; k++) {
+    x[k * PRODUCT_THREADS] = a.a[i * a.a_ld + k * a.n + c];
+    gx[k * PRODUCT_THREADS] = 0;
+  }
+  for (int p = 0; p < a.n_p && slot >= 0; p++) {
+    const real gp = a.grad_p[i * a.p_ld + p * a.n + c];
+    for (int n_i = *t++; n_i > 0; n_i--) {
+      const int at_i = *t++ * PRODUCT_THREADS;
+      const real g_si = gp * x[at_i];
+      real si = *coef;
+      coef += a.n;
+      for (int n_j = *t++; n_j > 0; n_j--) {
+        const int at_j = *t++ * PRODUCT_THREADS;
+        const real g_sij = g_si * x[at_j];
+        real sij = *coef;
+        coef += a.n;
+        for (int n_k = *t++; n_k > 0; n_k--, coef += a.n) {
+          const int at_k = *t++ * PRODUCT_THREADS;
+          sij += *coef * x[at_k];
+          gx[at_k] += *coef * g_sij;
+        }
+        gx[at_j] += g_si * sij;
+        si += sij * x[at_j];
+      }
+      gx[at_i] += gp * si;
+    }
+  }
+  for (int k = 0; k < a.n_a; k++) a.grad_a[i * a.a_ld + k * a.n + c] = gx[k * PRODUCT_THREADS];
+}
+
+/* ---- readout ----------------------------------------------------------------------------------------------------- */
+
+typedef struct mace_readout_arrays {
+  mace_atoms atoms;
+  const real *x, *weight, *last;
+  real *energy, *grad;
+  int64_t ld;
+  real gain;
+  int n, n_hidden, add_energy, add_grad;
+#if MLFF_REAL_IS_DOUBLE == 0
+  int unused;
+#endif
+} mace_readout_arrays;
+
+/* energy[i] (+)= o, grad[i] (+)= do/dx, o = weight . x or last . act(weight x). A warp owns an atom, a lane every 32nd
+ * channel. No shared memory; deterministic. Twin: mace_readout_cpu. */
+__global__ void __launch_bounds__(READOUT_WARPS *WARP) mace_readout_kernel(mace_readout_arrays a)
+{
+  grid_dependency_wait();
+  const int lane = (int) threadIdx.x % WARP;
+  const int64_t i = (int64_t) blockIdx.x * READOUT_WARPS + threadIdx.x / WARP;
+  if (i >= a.atoms.n) return;
+  const bool is_there = slot_of(a.atoms, i) >= 0;
+  const real *x = a.x + i * a.ld;
+  real *grad = a.grad + i * a.ld, energy = 0;
+  if (a.grad && !a.add_grad)
+    for (int64_t c = lane; c < a.ld; c += WARP) grad[c] = 0;
+  for (int h = 0; is_there && h < (a.n_hidden ? a.n_hidden : 1); h++) {
+    const real *w = a.weight + (int64_t) h * a.n;
+    real v = 0, slope = 1;
+    for (int c = lane; c < a.n; c += WARP) v += w[c] * x[c];
+    v = warp_sum(v);
+    if (a.n_hidden) {
+      const real s = (real) (1.0 / (1.0 + exp(-(double) v))), last = a.last[h] * a.gain;
+      slope = last * s * (1 + v * (1 - s));
+      v = last * v * s;
+    }
+    energy += v;
+    if (a.grad)
+      for (int c = lane; c < a.n; c += WARP) grad[c] += slope * w[c];
+  }
+  if (lane == 0 && a.energy) a.energy[i] = (a.add_energy ? a.energy[i] : 0) + energy;
+}
+
+} // namespace
+
+static mace_atoms atoms_of(const mlff_mace_atoms *atoms)
+{
+  const mace_atoms a = {atoms->n, atoms->slot, atoms->species};
+  return a;
+}
+
+static select_arrays select_of(const mlff_mace_select_args *args)
+{
+  select_arrays a;
+  memset(&a, 0, sizeof a);
+  a.atoms = atoms_of(&args->atoms);
+  a.x = (real *) args->x;
+  a.wide = (real *) args->wide_x;
+  a.ld = args->row.ld;
+  a.wide_ld = args->wide.ld;
+  a.n = args->row.n[0];
+  a.n_wide = args->wide.n[0];
+  return a;
+}
+
+void MLFF_CUDA(mace_expand_cuda)(mlff_backend *backend, const mlff_mace_select_args *args)
+{
+  MLFF_LAUNCH_INDEPENDENT(backend, mace_expand_kernel, mlff_cuda_blocks(args->atoms.n * args->wide.ld, MACE_THREADS),
+                          MACE_THREADS, select_of(args));
+}
+
+void MLFF_CUDA(mace_pick_cuda)(mlff_backend *backend, const mlff_mace_select_args *args)
+{
+  MLFF_LAUNCH_INDEPENDENT(backend, mace_pick_kernel, mlff_cuda_blocks(args->atoms.n * args->row.ld, MACE_THREADS),
+                          MACE_THREADS, select_of(args));
+}
+
+void MLFF_CUDA(mace_start_cuda)(mlff_backend *backend, const mlff_mace_start_args *args)
+{
+  start_arrays a;
+  memset(&a, 0, sizeof a);
+  a.atoms = atoms_of(&args->atoms);
+  a.bias = (const real *) args->bias;
+  a.x = (real *) args->x;
+  a.ld = args->row.ld;
+  a.n = args->row.n[0];
+  MLFF_LAUNCH_INDEPENDENT(backend, mace_start_kernel, mlff_cuda_blocks(a.atoms.n * a.ld, MACE_THREADS), MACE_THREADS,
+                          a);
+}
+
+static product_arrays product_of(const mlff_mace_product_args *args)
+{
+  product_arrays a;
+  memset(&a, 0, sizeof a);
+  a.atoms = atoms_of(&args->atoms);
+  a.terms = args->terms;
+  a.coef = (const real *) args->coef;
+  a.a = (const real *) args->a;
+  a.grad_p = (const real *) args->grad_p;
+  a.p = (real *) args->p;
+  a.grad_a = (real *) args->grad_a;
+  a.a_ld = args->a_row.ld;
+  a.p_ld = args->p_row.ld;
+  a.n_coef = args->n_coef;
+  a.n = args->a_row.n[0];
+  a.n_a = args->a_row.n_orders * args->a_row.n_orders;
+  a.n_p = args->p_row.n_orders * args->p_row.n_orders;
+  return a;
+}
+
+void MLFF_CUDA(mace_product_cuda)(mlff_backend *backend, const mlff_mace_product_args *args)
+{
+  MLFF_LAUNCH(backend, mace_product_kernel, mlff_cuda_blocks(args->atoms.n * args->a_row.n[0], PRODUCT_THREADS),
+              PRODUCT_THREADS, 0, product_of(args));
+}
+
+void MLFF_CUDA(mace_product_backward_cuda)(mlff_backend *backend, const mlff_mace_product_args *args)
+{
+  MLFF_LAUNCH(backend, mace_product_backward_kernel,
+              mlff_cuda_blocks(args->atoms.n * args->a_row.n[0], PRODUCT_THREADS), PRODUCT_THREADS, 0,
+              product_of(args));
+}
+
+void MLFF_CUDA(mace_readout_cuda)(mlff_backend *backend, const mlff_mace_readout_args *args)
+{
+  mace_readout_arrays a;
+  memset(&a, 0, sizeof a);
+  a.atoms = atoms_of(&args->atoms);
+  a.x = (const real *) args->x;
+  a.weight = (const real *) args->weight;
+  a.last = (const real *) args->last;
+  a.energy = (real *) args->energy;
+  a.grad = (real *) args->grad;
+  a.ld = args->ld;
+  a.gain = (real) args->gain;
+  a.n = args->n_channels;
+  a.n_hidden = args->n_hidden;
+  a.add_energy = args->add_energy;
+  a.add_grad = args->add_grad;
+  MLFF_LAUNCH(backend, mace_readout_kernel, mlff_cuda_blocks(args->atoms.n, READOUT_WARPS), READOUT_WARPS * WARP, 0, a);
+}

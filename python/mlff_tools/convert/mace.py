@@ -1,0 +1,177 @@
+"""The `mace` part of mlff_tools.convert: MACE networks from a description with safetensors weights.
+
+Weights keep their bits; no factor is folded in. Blocks with a density, distance transforms, a repulsion of pairs or
+other activations than silu are refused by name.
+"""
+
+import numpy as np
+
+from ..model import modelfile
+from ..model.modelfile import SYMBOLS, ModelError
+
+MIN_DISTANCE = 0.6  # A: nearer than any bond
+CITATION = (
+    "I. Batatia, D. P. Kovacs, G. N. C. Simm, C. Ortner, G. Csanyi, MACE: Higher Order Equivariant Message Passing "
+    "Neural Networks for Fast and Accurate Force Fields, NeurIPS 2022, arXiv:2206.07697"
+)
+SKIPS = {"message": "messages", "species": "features"}
+# What a description may say; other values are refused.
+EXPECTED = {
+    "radial_basis.kind": "bessel",
+    "cutoff_function.kind": "polynomial",
+    "cutoff_applied_to": "basis",
+    "distance_transform.kind": "none",
+    "pair_repulsion": None,
+    "radial_mlp.kind": "scaled",
+    "radial_mlp.activation": "silu",
+    "spherical_harmonics.normalization": "component",
+    "tensor_product.kind": "uvu",
+    "tensor_product.coefficient": "sqrt(2*l3+1)",
+    "tensor_product.cg_norm": 1.0,
+    "linear_scale": "1/sqrt(fan_in)",
+    "selector_scale": "1/sqrt(fan_in * n_elements)",
+    "units.energy": "eV",
+    "units.length": "angstrom",
+}
+
+
+def _require(where, name, value, expected):
+    """Refuses, by name, an option that the engine does not have."""
+    if value != expected:
+        raise ModelError(f"{where}: {name} is {value!r}, which is not supported (possible: {expected!r})")
+
+
+def _check(source, where):
+    for path, expected in EXPECTED.items():
+        value = source
+        for key in path.split("."):
+            value = value.get(key) if isinstance(value, dict) else None
+        _require(where, path, value, expected)
+    for t, layer in enumerate(source["layer"]):
+        _require(where, f"layer {t}: kind", layer["kind"], "plain")
+        _require(where, f"layer {t}: density", layer["density"], False)
+        _require(where, f"layer {t}: agnostic_product", layer["agnostic_product"], False)
+        if layer["skip"] not in SKIPS:
+            raise ModelError(f"{where}: layer {t}: skip is {layer['skip']!r}, which is not supported")
+    for readout in source["readout"]:
+        last = readout["layer"] == len(source["layer"]) - 1
+        if readout["kind"] != "linear":
+            _require(where, f"readout {readout['layer']}", readout["kind"], "mlp" if last else "linear")
+            _require(where, f"readout {readout['layer']}: activation", readout["activation"], "silu")
+    _require(where, "layers with a readout", [r["layer"] for r in source["readout"]], list(range(len(source["layer"]))))
+
+
+def _head_of(source, name, where):
+    """Index of the head of a multi-head model."""
+    heads, wanted = source["heads"], name or source["default_head"]
+    if wanted is None:
+        raise ModelError(f"{where}: has the heads {', '.join(heads)}: choose one by --head NAME")
+    if wanted not in heads:
+        raise ModelError(f"{where}: has no head '{wanted}': use one of {', '.join(heads)}")
+    return heads.index(wanted)
+
+
+def _products(source, tensors, out):
+    """[rows, weights, ...] of each layer, order and degree; their tensors go to `out`."""
+    numbers = []
+    for t, layer in enumerate(source["layer"]):
+        orders = range(1) if t == len(source["layer"]) - 1 else range(len(layer["irreps_out"]))
+        for l in orders:
+            for degree in range(1, _degree(layer) + 1):
+                name = f"layers.{t}.product.L{l}.nu{degree}."
+                if name + "index" not in tensors:
+                    numbers += [0, 0]
+                    continue
+                index = tensors[name + "index"].astype(np.float64)
+                value, weight = tensors[name + "value"].astype(np.float64), tensors[name + "weight"]
+                target = f"layers.{t}.product.l{l}.degree_{degree}."
+                out[target + "rows"] = np.concatenate([index, value[:, None]], 1)
+                out[target + "weight"] = weight
+                numbers += [len(value), weight.shape[1]]
+    return numbers
+
+
+def _degree(layer):
+    return max(max(degrees, default=1) for degrees in layer["product"].values())
+
+
+def _block(source, tensors, out):
+    layers, n_channels = source["layer"], source["layer"][0]["irreps_message"][0][0]
+    widths = {n for layer in layers for key in ("irreps_edge", "irreps_message", "irreps_out") for n, _ in layer[key]}
+    if widths != {n_channels}:
+        raise ModelError(f"features with {sorted(widths)} channels: different numbers are not supported")
+    readout = source["readout"][-1]
+    return {
+        "n_layers": len(layers),
+        "lmax": source["lmax"],
+        "n_orders": len(layers[0]["irreps_out"]) if len(layers) > 1 else 1,
+        "n_channels": n_channels,
+        "degree": [_degree(layer) for layer in layers],
+        "skip": [SKIPS[layer["skip"]] for layer in layers],
+        "products": _products(source, tensors, out),
+        "avg_num_neighbors": [float(layer["avg_num_neighbors"]) for layer in layers],
+        "n_basis": source["radial_basis"]["n"],
+        "cutoff_function": {"kind": "polynomial", "p": float(source["cutoff_function"]["p"])},
+        "radial_network": {
+            "hidden": source["radial_mlp"]["layers"][1:],
+            "activation_norm": float(source["radial_mlp"]["act_norm"]),
+            "fan_in": "sqrt",
+        },
+        "n_readout": readout.get("width", 0),
+        "activation_norm": float(readout.get("act_norm", 1.0)),
+    }
+
+
+def _readout(source, tensors, head, out):
+    """Rows of the readouts that belong to one head."""
+    n_heads, last = len(source["heads"]), len(source["layer"]) - 1
+    for readout in source["readout"]:
+        t = readout["layer"]
+        if readout["kind"] == "linear":
+            out[f"readout.{t}.0"] = tensors[f"readout.{t}.0"][head : head + 1]
+            continue
+        mine = slice(head * readout["width"], (head + 1) * readout["width"])
+        out[f"readout.{t}.0"] = tensors[f"readout.{t}.0"][mine]
+        out[f"readout.{last}.1"] = tensors[f"readout.{t}.1"][head : head + 1, mine] / np.sqrt(n_heads)
+
+
+def described_model(source, tensors, head_name, where):
+    """(head, tensors) of the `mace` model that a description and its tensors define."""
+    _check(source, where)
+    head, out = _head_of(source, head_name, where), {}
+    block = _block(source, tensors, out)
+    try:
+        _readout(source, tensors, head, out)
+        out["energy_scale"] = tensors["scale"][head : head + 1].astype(np.float64)
+        offsets = tensors["atomic_energies"][head].astype(np.float64) + float(tensors["shift"][head])
+        elements = [SYMBOLS[z] for z in source["atomic_numbers"]]
+        made = {
+            "architecture": "mace",
+            "elements": elements,
+            "cutoff": float(source["cutoff"]),
+            "units": {"length": "angstrom", "energy": "eV", "energy_in_eV": 1.0},
+            "energy_offsets": {e: float(x) for e, x in zip(elements, offsets)},
+            "mace": block,
+        }
+        for name in modelfile.mace_shapes(made):
+            if name not in out:
+                out[name] = tensors[name]
+    except KeyError as e:
+        raise ModelError(f"{where}: the weights have no tensor {e}") from e
+    return made, out
+
+
+def add_arguments(parser):
+    parser.add_argument("--head", metavar="NAME", help="head of a model that has several (default: that of the file)")
+
+
+def read(args, read_description):
+    """(source, head, tensors) for the options of the command line."""
+    if not args.source.endswith((".yaml", ".yml")):
+        raise ModelError(f"{args.source}: expected a description (.yaml)")
+    source, tensors = read_description(args.source, "mace")
+    head, tensors = described_model(source, tensors, args.head, args.source)
+    source = {"license": "unknown: see the source", **source}
+    source["provenance"] = {"citation": CITATION, "data_sha256": "none"}
+    source["note"] = ""
+    return source, head, tensors

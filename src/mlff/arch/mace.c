@@ -1,0 +1,174 @@
+/* mace.c: MACE networks: the update of a layer from its messages. Messages, their order and exchanges are those of
+ * NequIP networks (nequip.c). Loading is in mace_load.c.
+ *
+ * I. Batatia, D. P. Kovacs, G. N. C. Simm, C. Ortner, G. Csanyi, MACE: Higher order equivariant message passing neural
+ * networks for fast and accurate force fields, NeurIPS 2022, arXiv:2206.07697.
+ *
+ *   layer t:  y = linear_up x;  z = linear sums / avg_num_neighbors;  A = z, or select[element] z
+ *             P = polynomial of A, with coefficients of the element, for each channel
+ *             x = product.linear P, + skip[element] x of the layer before in residual layers
+ *   energy of an atom = sum over layers of readout(scalars of x)
+ *
+ * The features of layer 0 are a function of the element, so its self connection is a constant (`start`).
+ */
+#include "mace.h"
+
+static mlff_mace_atoms atoms_of(const nequip_net *net, const mlff_edges *edges, nequip_atoms s)
+{
+  return (mlff_mace_atoms){.n = s.n,
+                           .slot = net->slot.data,
+                           .species = (const int32_t *) edges->center_species.data + s.begin};
+}
+
+/* Rows of A, which the backward pass reads. */
+static void *a_of(nequip_net *net, int t, nequip_atoms s)
+{
+  return nequip_row_of(net, &net->layers[t].z_values, nequip_kept_row(net, t, s), net->layers[t].z.ld);
+}
+
+static void *z_of(nequip_net *net, int t, nequip_atoms s)
+{
+  return net->layers[t].mace->is_residual ? a_of(net, t, s) : net->grad_z.data;
+}
+
+static mlff_mace_product_args product_args(nequip_net *net, const mlff_edges *edges, int t, nequip_atoms s)
+{
+  const nequip_layer *layer = &net->layers[t];
+  return (mlff_mace_product_args){.atoms = atoms_of(net, edges, s),
+                                  .a_row = layer->z,
+                                  .p_row = layer->x,
+                                  .terms = layer->mace->terms.data,
+                                  .coef = layer->mace->coef.data,
+                                  .n_coef = layer->mace->n_coef,
+                                  .a = a_of(net, t, s),
+                                  .p = net->products.data,
+                                  .grad_p = net->products.data,
+                                  .grad_a = net->grad_z.data};
+}
+
+static mlff_mace_readout_args readout_args(nequip_net *net, const mlff_edges *edges, int t, nequip_atoms s)
+{
+  const nequip_layer *layer = &net->layers[t];
+  return (mlff_mace_readout_args){.atoms = atoms_of(net, edges, s),
+                                  .n_channels = layer->x.n[0],
+                                  .n_hidden = layer->mace->n_hidden,
+                                  .ld = layer->x.ld,
+                                  .x = nequip_x_of(net, t, s),
+                                  .weight = layer->mace->weight.data,
+                                  .last = layer->mace->last.data,
+                                  .gain = net->gain};
+}
+
+static mlff_mace_select_args select_args(nequip_net *net, const mlff_edges *edges, nequip_atoms s,
+                                         const mlff_nequip_row *row, const mlff_nequip_row *wide, void *x)
+{
+  return (mlff_mace_select_args){.atoms = atoms_of(net, edges, s),
+                                 .row = *row,
+                                 .wide = *wide,
+                                 .x = x,
+                                 .wide_x = net->wide.data};
+}
+
+static void *previous(nequip_net *net, const mlff_buf *rows, nequip_atoms s)
+{
+  return nequip_row_of(net, rows, s.begin, nequip_feature_width(net));
+}
+
+/* x = skip[element] x of the layer before, or the constant of layer 0, or zero */
+static void start_features(nequip_net *net, const mlff_edges *edges, int t, nequip_atoms s)
+{
+  const mlff_ops *ops = net->backend->ops;
+  nequip_layer *layer = &net->layers[t];
+  const mace_layer *mace = layer->mace;
+  if (t == 0 || !mace->is_residual) {
+    ops->mace_start(net->backend, &(mlff_mace_start_args){.atoms = atoms_of(net, edges, s),
+                                                          .row = layer->x,
+                                                          .bias = mace->start.data,
+                                                          .x = nequip_x_of(net, t, s)});
+    return;
+  }
+  const mlff_mace_select_args select =
+      select_args(net, edges, s, &net->layers[0].x, &mace->wide_x, previous(net, &net->x, s));
+  ops->mace_expand(net->backend, &select);
+  nequip_apply_map(net, &layer->skip, 0, s.n, &mace->wide_x, net->wide.data, &layer->x, nequip_x_of(net, t, s), 0);
+}
+
+static void forward(nequip_net *net, const mlff_edges *edges, int t, nequip_atoms s)
+{
+  const mlff_ops *ops = net->backend->ops;
+  nequip_layer *layer = &net->layers[t];
+  const mace_layer *mace = layer->mace;
+  if (!mace->is_residual) {
+    const mlff_mace_select_args select = select_args(net, edges, s, &layer->z, &mace->wide_z, z_of(net, t, s));
+    ops->mace_expand(net->backend, &select);
+    nequip_apply_map(net, &mace->select, 0, s.n, &mace->wide_z, net->wide.data, &layer->z, a_of(net, t, s), 0);
+  }
+  const mlff_mace_product_args product = product_args(net, edges, t, s);
+  ops->mace_product(net->backend, &product);
+  start_features(net, edges, t, s);
+  nequip_apply_map(net, &mace->out, 0, s.n, &layer->x, net->products.data, &layer->x, nequip_x_of(net, t, s), 1);
+  mlff_mace_readout_args readout = readout_args(net, edges, t, s);
+  readout.energy = nequip_row_of(net, &net->node_energy, s.begin, 1);
+  readout.add_energy = t > 0;
+  if (nequip_is_last(net, t)) readout.grad = net->last_grad.data;
+  ops->mace_readout(net->backend, &readout);
+}
+
+/* dE/dx of the layer before, without the part of linear_up */
+static void backward_features(nequip_net *net, const mlff_edges *edges, int t, nequip_atoms s)
+{
+  const mlff_ops *ops = net->backend->ops;
+  nequip_layer *layer = &net->layers[t];
+  const mace_layer *mace = layer->mace;
+  const mlff_nequip_row *x = &net->layers[0].x;
+  void *grad_x = previous(net, &net->grad_x, s);
+  if (!mace->is_residual) {
+    ops->zero(net->backend, grad_x, (size_t) (s.n * x->ld) * net->backend->real_size);
+    return;
+  }
+  nequip_apply_map(net, &layer->skip, 1, s.n, &layer->x, nequip_grad_of(net, t, s), &mace->wide_x, net->wide.data, 0);
+  const mlff_mace_select_args select = select_args(net, edges, s, x, &mace->wide_x, grad_x);
+  ops->mace_pick(net->backend, &select);
+}
+
+static void backward(nequip_net *net, const mlff_edges *edges, int t, nequip_atoms s)
+{
+  const mlff_ops *ops = net->backend->ops;
+  nequip_layer *layer = &net->layers[t];
+  const mace_layer *mace = layer->mace;
+  if (!nequip_is_last(net, t)) {
+    mlff_mace_readout_args readout = readout_args(net, edges, t, s);
+    readout.grad = nequip_grad_of(net, t, s);
+    readout.add_grad = 1;
+    ops->mace_readout(net->backend, &readout);
+  }
+  nequip_apply_map(net, &mace->out, 1, s.n, &layer->x, nequip_grad_of(net, t, s), &layer->x, net->products.data, 0);
+  if (t > 0) backward_features(net, edges, t, s);
+  const mlff_mace_product_args product = product_args(net, edges, t, s);
+  ops->mace_product_backward(net->backend, &product);
+  if (mace->is_residual) return;
+  nequip_apply_map(net, &mace->select, 1, s.n, &layer->z, net->grad_z.data, &mace->wide_z, net->wide.data, 0);
+  const mlff_mace_select_args select = select_args(net, edges, s, &layer->z, &mace->wide_z, net->grad_z.data);
+  ops->mace_pick(net->backend, &select);
+}
+
+const nequip_update mace_products = {.z_of = z_of, .forward = forward, .backward = backward};
+
+static unsigned mace_traits(const void *opaque)
+{
+  const nequip_net *net = opaque;
+  return MLFF_CONSERVATIVE | MLFF_ROTATION_EXACT | MLFF_INVERSION_EXACT | MLFF_SMOOTH | MLFF_NODE_ENERGIES |
+         (net->n_layers == 1 ? MLFF_STRICTLY_LOCAL : 0u);
+}
+
+const mlff_arch mlff_arch_mace = {
+    .name = "mace",
+    .citation = "I. Batatia et al., NeurIPS 2022, arXiv:2206.07697",
+    .traits = mace_traits,
+    .create = mace_create,
+    .evaluate = nequip_evaluate,
+    .exchange_width = nequip_exchange_width,
+    .reverse_width = nequip_exchange_width,
+    .destroy = nequip_destroy,
+    .has_tables = 1,
+};

@@ -1,0 +1,25 @@
+/* mace.h: what a MACE network has beyond a NequIP network (nequip.h). Made by mace_load.c, evaluated by nequip.c and
+ * mace.c. */
+#ifndef MLFF_ARCH_MACE_H
+#define MLFF_ARCH_MACE_H
+
+#include "nequip.h"
+
+typedef struct mace_layer {
+  nequip_map select;              /* of messages by the center's element; none: is_residual */
+  nequip_map out;                 /* of products                                            */
+  mlff_nequip_row wide_z, wide_x; /* rows of z and of the previous x for all elements   */
+  int is_residual;      /* features of the previous layer are added: nequip_layer.skip, or `start` in layer 0 */
+  mlff_buf start;       /* [n_slots][C] */
+  mlff_buf terms, coef; /* of ops_mace.h */
+  int64_t n_coef;
+  int n_hidden; /* of the readout; 0 except in the last layer */
+  mlff_buf weight, last;
+} mace_layer;
+
+extern const nequip_update mace_products;
+void mace_release_layer(mlff_backend *backend, struct mace_layer *layer);
+mlff_status mace_create(const mlff_modelfile *file, mlff_backend *backend, const mlff_species_use *use, void **net,
+                        mlff_error *error);
+
+#endif

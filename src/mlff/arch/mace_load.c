@@ -1,0 +1,431 @@
+/* mace_load.c: reads the `mace` block and tensors of a model file and prepares them for mace.c and nequip.c.
+ *
+ * Computed in double on the host. Normalisations are folded into matrices and coefficients. Matrices of elements that
+ * are not used are left out.
+ */
+#include "mace.h"
+#include "nequip_load.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ORDERS = NEQUIP_ORDERS, HARMONICS = MLFF_NEQUIP_HARMONICS, MOST_DEGREE = 3 };
+
+/* Keys of the block that only loading needs. */
+typedef struct mace_block {
+  nequip_loader *in;
+  int n_channels, n_readout;
+  const double *degree;         /* [n_layers] of the polynomials */
+  const char *const *skip;      /* [n_layers] */
+  const double *products;       /* rows and weights of each polynomial */
+  int n_products, next_product; /* numbers in `products`, and the first one that is not yet used */
+} mace_block;
+
+static mlff_status no_memory(const mace_block *b)
+{
+  return nequip_no_memory(b->in);
+}
+
+static int n_orders_of(const mace_block *b, int t)
+{
+  return nequip_is_last(b->in->net, t) ? 1 : b->in->net->n_orders;
+}
+
+/* ---- matrices of an element -------------------------------------------------------------------------------------- */
+
+/* layers.T.skip.lL of the elements in use, side by side: [n_padded][n_slots * n_padded], times scale. */
+static mlff_status read_wide(mace_block *b, int t, int l, double scale, double **wide)
+{
+  nequip_loader *in = b->in;
+  const int n = b->n_channels, padded = nequip_padded(n), n_elements = in->head->n_elements;
+  const size_t ld = (size_t) in->net->n_slots * (size_t) padded;
+  const int64_t shape[3] = {n_elements, n, n};
+  char name[64];
+  double *w = NULL;
+  snprintf(name, sizeof name, "layers.%d.skip.l%d", t, l);
+  MLFF_TRY(mlff_modelfile_tensor(in->file, name, 3, shape, &w, in->error));
+  *wide = nequip_zeros((size_t) padded * ld);
+  for (int s = 0; *wide && s < n_elements; s++)
+    for (int r = 0; in->slot[s] >= 0 && r < n; r++)
+      for (int c = 0; c < n; c++)
+        (*wide)[(size_t) r * ld + (size_t) (in->slot[s] * padded + c)] =
+            scale * w[((size_t) s * (size_t) n + (size_t) r) * (size_t) n + (size_t) c];
+  free(w);
+  return *wide ? MLFF_OK : no_memory(b);
+}
+
+/* The maps of orders 0 .. n_orders - 1, from a row for all elements. */
+static mlff_status read_selectors(mace_block *b, int t, int n_orders, nequip_map *map, mlff_nequip_row *wide_row)
+{
+  nequip_loader *in = b->in;
+  const int padded = nequip_padded(b->n_channels);
+  const double scale = 1 / sqrt((double) b->n_channels * in->head->n_elements);
+  int n[ORDERS];
+  for (int l = 0; l < n_orders; l++) {
+    double *wide = NULL;
+    n[l] = in->net->n_slots * padded;
+    mlff_status status = read_wide(b, t, l, scale, &wide);
+    if (!status)
+      status = mlff_linear_make(in->net->backend, &map->forward[l], &map->back[l], wide, NULL, padded, n[l], in->error);
+    free(wide);
+    MLFF_TRY(status);
+  }
+  map->n = n_orders;
+  *wide_row = nequip_make_row(n_orders, n);
+  if (wide_row->ld > in->net->n_wide) in->net->n_wide = wide_row->ld;
+  return MLFF_OK;
+}
+
+/* The self connection of layer 0, which is a constant of each element. */
+static mlff_status read_start(mace_block *b, mace_layer *mace)
+{
+  nequip_loader *in = b->in;
+  const int n = b->n_channels, padded = nequip_padded(n), n_elements = in->head->n_elements;
+  const size_t ld = (size_t) in->net->n_slots * (size_t) padded;
+  double *embedding = NULL, *wide = NULL, *start = nequip_zeros(ld);
+  mlff_status status = start ? MLFF_OK : no_memory(b);
+  if (!status) status = mlff_modelfile_matrix(in->file, in->error, n, n_elements, &embedding, "embedding");
+  if (!status) status = read_wide(b, 0, 0, 1 / (sqrt(n) * n_elements), &wide); /* 1/sqrt(S) of the embedding, too */
+  for (int s = 0; !status && s < n_elements; s++)
+    for (int r = 0; in->slot[s] >= 0 && r < n; r++)
+      for (int c = 0; c < n; c++)
+        start[in->slot[s] * padded + r] += wide[(size_t) r * ld + (size_t) (in->slot[s] * padded + c)] *
+                                           embedding[(size_t) c * (size_t) n_elements + (size_t) s];
+  if (!status) status = mlff_buf_fill(in->net->backend, &mace->start, start, (int64_t) ld, in->error);
+  free(embedding);
+  free(wide);
+  free(start);
+  return status;
+}
+
+/* ---- polynomials ------------------------------------------------------------------------------------------------- */
+
+/* The monomials of component M, and the positions of their coefficients; -1: absent. */
+typedef struct mace_tree {
+  int one[HARMONICS], two[HARMONICS][HARMONICS], three[HARMONICS][HARMONICS][HARMONICS];
+} mace_tree;
+
+/* Rows (M, i_1 <= .. <= i_degree, weight, value) of one order and degree, and its weights [element][weight][channel].
+ * offset: of M among all components. */
+typedef struct mace_table {
+  int degree, n_rows, n_weights, offset;
+  double *rows, *weights;
+} mace_table;
+
+typedef struct mace_polynomial {
+  int n_tables, n_components;
+  mace_table tables[ORDERS * MOST_DEGREE];
+  mace_tree *trees; /* [n_components] */
+} mace_polynomial;
+
+static mlff_status read_table(mace_block *b, int t, int l, mace_table *table)
+{
+  nequip_loader *in = b->in;
+  const int n = table->n_rows, width = table->degree + 3, lmax = in->net->lmax;
+  char name[64];
+  if (n == 0) return MLFF_OK;
+  const int64_t rows[2] = {n, width}, weights[3] = {in->head->n_elements, table->n_weights, b->n_channels};
+  snprintf(name, sizeof name, "layers.%d.product.l%d.degree_%d.rows", t, l, table->degree);
+  MLFF_TRY(mlff_modelfile_tensor(in->file, name, 2, rows, &table->rows, in->error));
+  for (int r = 0; r < n; r++) {
+    const double *row = table->rows + (size_t) r * (size_t) width;
+    int bad = !(row[0] >= 0 && row[0] < 2 * l + 1 && floor(row[0]) == row[0]);
+    for (int k = 1; k <= table->degree; k++)
+      bad = bad || !(row[k] >= (k > 1 ? row[k - 1] : 0) && row[k] < (lmax + 1) * (lmax + 1) && floor(row[k]) == row[k]);
+    bad = bad || !(row[width - 2] >= 0 && row[width - 2] < table->n_weights && floor(row[width - 2]) == row[width - 2]);
+    if (bad)
+      return mlff_fail(in->error, MLFF_E_FORMAT,
+                       "tensor '%s': row %d is not a component, sorted components of A and a weight", name, r);
+  }
+  snprintf(name, sizeof name, "layers.%d.product.l%d.degree_%d.weight", t, l, table->degree);
+  return mlff_modelfile_tensor(in->file, name, 3, weights, &table->weights, in->error);
+}
+
+static mlff_status read_tables(mace_block *b, int t, mace_polynomial *poly)
+{
+  poly->n_tables = poly->n_components = 0;
+  for (int l = 0; l < n_orders_of(b, t); l++) {
+    for (int degree = 1; degree <= (int) b->degree[t]; degree++) {
+      const double *shape = b->products + b->next_product;
+      if (b->next_product + 2 > b->n_products)
+        return mlff_fail(b->in->error, MLFF_E_FORMAT, "mace.products: has %d numbers, needs more", b->n_products);
+      b->next_product += 2;
+      if (!(shape[0] >= 0 && shape[0] <= 1e6 && shape[1] >= 0 && shape[1] <= 1e4))
+        return mlff_fail(b->in->error, MLFF_E_FORMAT, "mace.products: %g rows with %g weights", shape[0], shape[1]);
+      mace_table *table = &poly->tables[poly->n_tables++];
+      *table = (mace_table){.degree = degree,
+                            .n_rows = (int) shape[0],
+                            .n_weights = (int) shape[1],
+                            .offset = poly->n_components};
+      MLFF_TRY(read_table(b, t, l, table));
+    }
+    poly->n_components += 2 * l + 1;
+  }
+  return MLFF_OK;
+}
+
+/* Marks the monomials of a table, with those of which they are multiples. */
+static void mark_monomials(const mace_table *table, mace_tree *trees)
+{
+  for (int r = 0; r < table->n_rows; r++) {
+    const double *row = table->rows + (size_t) r * (size_t) (table->degree + 3);
+    mace_tree *tree = &trees[table->offset + (int) row[0]];
+    const int i = (int) row[1], j = table->degree > 1 ? (int) row[2] : -1, k = table->degree > 2 ? (int) row[3] : -1;
+    tree->one[i] = 0;
+    if (j >= 0) tree->two[i][j] = 0;
+    if (k >= 0) tree->three[i][j][k] = 0;
+  }
+}
+
+/* Appends the numbers of one component to `terms` (NULL: only counts) and numbers its coefficients. */
+static int list_terms(mace_tree *tree, int32_t *terms, int *n_coef)
+{
+  int n = 0;
+#define PUT(value) (terms ? (void) (terms[n] = (value)) : (void) 0, n++)
+#define COUNT(array, count)                                         \
+  do {                                                              \
+    (count) = 0;                                                    \
+    for (int q = 0; q < HARMONICS; q++) (count) += (array)[q] >= 0; \
+  } while (0)
+  int count;
+  COUNT(tree->one, count);
+  PUT(count);
+  for (int i = 0; i < HARMONICS; i++) {
+    if (tree->one[i] < 0) continue;
+    PUT(i);
+    tree->one[i] = (*n_coef)++;
+    COUNT(tree->two[i], count);
+    PUT(count);
+    for (int j = 0; j < HARMONICS; j++) {
+      if (tree->two[i][j] < 0) continue;
+      PUT(j);
+      tree->two[i][j] = (*n_coef)++;
+      COUNT(tree->three[i][j], count);
+      PUT(count);
+      for (int k = 0; k < HARMONICS; k++) {
+        if (tree->three[i][j][k] < 0) continue;
+        PUT(k);
+        tree->three[i][j][k] = (*n_coef)++;
+      }
+    }
+  }
+#undef PUT
+#undef COUNT
+  return n;
+}
+
+/* coef [slot][coefficient][channel] += value weight of a table */
+static void add_table(const mace_block *b, const mace_table *table, const mace_tree *trees, int n_coef, double *coef)
+{
+  const nequip_loader *in = b->in;
+  const size_t n = (size_t) b->n_channels, padded = (size_t) nequip_padded(b->n_channels);
+  const int width = table->degree + 3;
+  for (int r = 0; r < table->n_rows; r++) {
+    const double *row = table->rows + (size_t) r * (size_t) width;
+    const mace_tree *tree = &trees[table->offset + (int) row[0]];
+    const int i = (int) row[1], j = (int) row[2], k = (int) row[3];
+    const int at = table->degree == 1 ? tree->one[i] : table->degree == 2 ? tree->two[i][j] : tree->three[i][j][k];
+    for (int s = 0; s < in->head->n_elements; s++) {
+      if (in->slot[s] < 0) continue;
+      const double *w = table->weights + ((size_t) s * (size_t) table->n_weights + (size_t) row[width - 2]) * n;
+      double *out = coef + ((size_t) in->slot[s] * (size_t) n_coef + (size_t) at) * padded;
+      for (size_t c = 0; c < n; c++) out[c] += row[width - 1] * w[c];
+    }
+  }
+}
+
+static mlff_status make_polynomial(mace_block *b, mace_polynomial *poly, mace_layer *mace)
+{
+  nequip_loader *in = b->in;
+  int n_coef = 0, n_terms = 0;
+  memset(poly->trees, -1, (size_t) poly->n_components * sizeof *poly->trees);
+  for (int q = 0; q < poly->n_tables; q++) mark_monomials(&poly->tables[q], poly->trees);
+  for (int p = 0; p < poly->n_components; p++) n_terms += list_terms(&poly->trees[p], NULL, &n_coef);
+  const size_t n = (size_t) in->net->n_slots * (size_t) n_coef * (size_t) nequip_padded(b->n_channels);
+  int32_t *terms = malloc((size_t) n_terms * sizeof *terms), *next = terms;
+  double *coef = nequip_zeros(n);
+  mlff_status status = terms && coef ? MLFF_OK : no_memory(b);
+  n_coef = 0;
+  for (int p = 0; !status && p < poly->n_components; p++) next += list_terms(&poly->trees[p], next, &n_coef);
+  for (int q = 0; !status && q < poly->n_tables; q++) add_table(b, &poly->tables[q], poly->trees, n_coef, coef);
+  mace->n_coef = n_coef;
+  if (!status) status = nequip_upload_bytes(in, &mace->terms, terms, (size_t) n_terms * sizeof *terms);
+  if (!status) status = mlff_buf_fill(in->net->backend, &mace->coef, coef, (int64_t) n, in->error);
+  free(terms);
+  free(coef);
+  return status;
+}
+
+static mlff_status read_polynomial(mace_block *b, int t, mace_layer *mace)
+{
+  mace_polynomial poly = {.n_tables = 0};
+  poly.trees = calloc(ORDERS * ORDERS, sizeof *poly.trees);
+  mlff_status status = poly.trees ? read_tables(b, t, &poly) : no_memory(b);
+  if (!status) status = make_polynomial(b, &poly, mace);
+  for (int q = 0; q < poly.n_tables; q++) {
+    free(poly.tables[q].rows);
+    free(poly.tables[q].weights);
+  }
+  free(poly.trees);
+  return status;
+}
+
+/* ---- readouts ---------------------------------------------------------------------------------------------------- */
+
+/* The scale of the energy is folded into the last matrix. */
+static mlff_status read_readout(mace_block *b, int t, double energy_scale, mace_layer *mace)
+{
+  nequip_loader *in = b->in;
+  const int n = b->n_channels, padded = nequip_padded(n);
+  const int n_hidden = mace->n_hidden = nequip_is_last(in->net, t) ? b->n_readout : 0, n_rows = n_hidden ? n_hidden : 1;
+  double *w = NULL, *last = NULL, *rows = nequip_zeros((size_t) n_rows * (size_t) padded);
+  mlff_status status = rows ? MLFF_OK : no_memory(b);
+  if (!status) status = mlff_modelfile_matrix(in->file, in->error, n_rows, n, &w, "readout.%d.0", t);
+  for (int h = 0; !status && h < n_rows; h++)
+    for (int c = 0; c < n; c++)
+      rows[h * padded + c] = (n_hidden ? 1.0 : energy_scale) / sqrt(n) * w[(size_t) h * (size_t) n + (size_t) c];
+  if (!status) status = mlff_buf_fill(in->net->backend, &mace->weight, rows, (int64_t) n_rows * padded, in->error);
+  if (!status && n_hidden) status = mlff_modelfile_matrix(in->file, in->error, 1, n_hidden, &last, "readout.%d.1", t);
+  for (int h = 0; !status && h < n_hidden; h++) last[h] *= energy_scale / sqrt(n_hidden);
+  if (!status && n_hidden) status = mlff_buf_fill(in->net->backend, &mace->last, last, n_hidden, in->error);
+  free(w);
+  free(last);
+  free(rows);
+  return status;
+}
+
+/* ---- the network ------------------------------------------------------------------------------------------------- */
+
+static void shape_layer(mace_block *b, int t)
+{
+  nequip_loader *in = b->in;
+  nequip_net *net = in->net;
+  nequip_layer *layer = &net->layers[t];
+  const int n_orders = net->lmax + 1;
+  int n[ORDERS], sums[ORDERS];
+  nequip_side_start(&in->scalars);
+  nequip_side_add(&in->scalars, b->n_channels);
+  nequip_list_paths(in, n_orders);
+  for (int l = 0; l < n_orders; l++) {
+    n[l] = nequip_padded(b->n_channels);
+    sums[l] = in->sums[l].n;
+  }
+  layer->x = nequip_make_row(n_orders_of(b, t), n);
+  layer->z = nequip_make_row(n_orders, n);
+  layer->sums = nequip_make_row(n_orders, sums);
+  for (int k = 0; k < in->n_paths; k++) in->paths[k].out += layer->sums.offset[in->paths[k].l3];
+}
+
+static mlff_status read_messages(mace_block *b, int t)
+{
+  nequip_loader *in = b->in;
+  nequip_net *net = in->net;
+  nequip_layer *layer = &net->layers[t];
+  if (t == 0) return nequip_read_first_layer(in);
+  MLFF_TRY(nequip_read_weights(in, t));
+  MLFF_TRY(nequip_make_couplings(in, layer));
+  nequip_side_start(&in->rows);
+  nequip_side_add(&in->rows, b->n_channels);
+  for (int l = 0; l < net->n_orders; l++)
+    MLFF_TRY(nequip_read_map(in, t, in->linear_1, l, &in->rows, &in->rows, 1 / sqrt(b->n_channels), &layer->linear_1));
+  for (int l = 0; l < layer->z.n_orders; l++)
+    MLFF_TRY(nequip_read_map(in, t, in->linear_2, l, &in->rows, &in->sums[l],
+                             1 / (sqrt(in->sums[l].n_file) * in->divisor[t]), &layer->linear_2));
+  return MLFF_OK;
+}
+
+static mlff_status read_layer(mace_block *b, int t, double energy_scale)
+{
+  nequip_loader *in = b->in;
+  nequip_layer *layer = &in->net->layers[t];
+  mace_layer *mace = layer->mace = calloc(1, sizeof *mace);
+  if (!mace) return no_memory(b);
+  mace->is_residual = !strcmp(b->skip[t], "features");
+  if (!mace->is_residual && strcmp(b->skip[t], "messages") != 0)
+    return mlff_fail(in->error, MLFF_E_FORMAT, "mace.skip: '%s': use features or messages", b->skip[t]);
+  shape_layer(b, t);
+  MLFF_TRY(read_messages(b, t));
+  if (!mace->is_residual)
+    MLFF_TRY(read_selectors(b, t, layer->z.n_orders, &mace->select, &mace->wide_z));
+  else if (t == 0)
+    MLFF_TRY(read_start(b, mace));
+  else
+    MLFF_TRY(read_selectors(b, t, layer->x.n_orders, &layer->skip, &mace->wide_x));
+  MLFF_TRY(read_polynomial(b, t, mace));
+  nequip_side_start(&in->rows);
+  nequip_side_add(&in->rows, b->n_channels);
+  for (int l = 0; l < layer->x.n_orders; l++)
+    MLFF_TRY(nequip_read_map(in, t, "product.linear", l, &in->rows, &in->rows, 1 / sqrt(b->n_channels), &mace->out));
+  return read_readout(b, t, energy_scale, mace);
+}
+
+static mlff_status read_block(mace_block *b)
+{
+  nequip_loader *in = b->in;
+  nequip_net *net = in->net;
+  mlff_nequip_basis *basis = &net->network.basis;
+  const mlff_yaml *block = NULL;
+  double norm = 1.0;
+  int n = 0;
+  MLFF_TRY(mlff_yaml_map(in->file, mlff_modelfile_root(in->file), "mace", &block, in->error));
+  MLFF_TRY(mlff_yaml_int(in->file, block, "n_layers", 1, 16, &net->n_layers, in->error));
+  MLFF_TRY(mlff_yaml_int(in->file, block, "lmax", 0, ORDERS - 1, &net->lmax, in->error));
+  MLFF_TRY(mlff_yaml_int(in->file, block, "n_orders", 1, net->lmax + 1, &net->n_orders, in->error));
+  MLFF_TRY(mlff_yaml_int(in->file, block, "n_channels", 1, NEQUIP_MAX_CHANNELS, &b->n_channels, in->error));
+  MLFF_TRY(nequip_read_counts(in, block, "degree", net->n_layers, net->n_layers, MOST_DEGREE, &n, &b->degree));
+  MLFF_TRY(mlff_yaml_strings(in->file, block, "skip", &b->skip, &n, in->error));
+  if (n != net->n_layers) return mlff_yaml_fail(in->file, block, in->error, "skip: expected %d words", net->n_layers);
+  MLFF_TRY(mlff_yaml_doubles(in->file, block, "products", -1, &b->products, &b->n_products, in->error));
+  MLFF_TRY(mlff_yaml_doubles(in->file, block, "avg_num_neighbors", net->n_layers, &in->divisor, &n, in->error));
+  for (int t = 0; t < n; t++)
+    if (!(in->divisor[t] > 0))
+      return mlff_yaml_fail(in->file, block, in->error, "avg_num_neighbors: %g is not positive", in->divisor[t]);
+  MLFF_TRY(mlff_yaml_int(in->file, block, "n_basis", 1, MLFF_NEQUIP_HIDDEN, &basis->n, in->error));
+  MLFF_TRY(nequip_read_cutoff_function(in, block));
+  basis->prefactor = sqrt(2.0 / basis->cutoff);
+  MLFF_TRY(nequip_read_network_shape(in, block));
+  MLFF_TRY(mlff_yaml_int(in->file, block, "n_readout", 0, MLFF_MACE_HIDDEN, &b->n_readout, in->error));
+  MLFF_TRY(mlff_yaml_double(in->file, block, "activation_norm", 1e-3, 1e3, &norm, in->error));
+  net->gain = 1.0 / norm;
+  net->is_even = 1;
+  in->n_first = b->n_channels;
+  for (int l = 0; l <= net->lmax; l++) net->n_channels[l] = b->n_channels;
+  return mlff_modelfile_matrix(in->file, in->error, basis->n, 0, &in->frequency, "radial_frequencies");
+}
+
+static mlff_status read_all(nequip_loader *in)
+{
+  nequip_net *net = in->net;
+  mace_block b = {.in = in};
+  double *scale = NULL;
+  net->update = &mace_products;
+  in->linear_1 = "linear_up";
+  in->linear_2 = "linear";
+  in->is_reversed = 1;
+  MLFF_TRY(read_block(&b));
+  if (!(net->layers = calloc((size_t) net->n_layers, sizeof *net->layers))) return nequip_no_memory(in);
+  MLFF_TRY(nequip_choose_radial(in));
+  MLFF_TRY(nequip_choose_species(in));
+  MLFF_TRY(mlff_modelfile_matrix(in->file, in->error, 1, 0, &scale, "energy_scale"));
+  const double energy_scale = scale[0];
+  free(scale);
+  for (int t = 0; t < net->n_layers; t++) MLFF_TRY(read_layer(&b, t, energy_scale));
+  if (b.next_product == b.n_products) return MLFF_OK;
+  return mlff_fail(in->error, MLFF_E_FORMAT, "mace.products: has %d numbers, needs %d", b.n_products, b.next_product);
+}
+
+mlff_status mace_create(const mlff_modelfile *file, mlff_backend *backend, const mlff_species_use *use, void **net,
+                        mlff_error *error)
+{
+  return nequip_load(file, backend, use, read_all, net, error);
+}
+
+void mace_release_layer(mlff_backend *backend, struct mace_layer *mace)
+{
+  nequip_release_map(backend, &mace->select);
+  nequip_release_map(backend, &mace->out);
+  mlff_buf *const bufs[] = {&mace->start, &mace->terms, &mace->coef, &mace->weight, &mace->last};
+  for (size_t k = 0; k < sizeof bufs / sizeof *bufs; k++) mlff_buf_release(backend, bufs[k]);
+  free(mace);
+}

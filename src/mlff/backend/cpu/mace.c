@@ -1,0 +1,200 @@
+/* mace.c: the MACE ops of the CPU (ops_mace.h). */
+#include "nequip.h"
+
+MLFF_INLINE int32_t slot_of(const mlff_mace_atoms *atoms, int64_t i)
+{
+  return atoms->species[i] < 0 ? -1 : atoms->slot[atoms->species[i]];
+}
+
+/* ---- matrices of an element -------------------------------------------------------------------------------------- */
+
+void MLFF_CPU(mace_expand_cpu)(mlff_backend *backend, const mlff_mace_select_args *a)
+{
+  (void) backend;
+  for (int64_t i = 0; i < a->atoms.n; i++) {
+    const real *x = (const real *) a->x + i * a->row.ld;
+    real *wide = (real *) a->wide_x + i * a->wide.ld;
+    const int32_t slot = slot_of(&a->atoms, i);
+    memset(wide, 0, (size_t) a->wide.ld * sizeof *wide);
+    for (int l = 0; slot >= 0 && l < a->wide.n_orders; l++) {
+      const int n = a->row.n[l];
+      for (int m = 0; m < 2 * l + 1; m++)
+        memcpy(wide + a->wide.offset[l] + m * a->wide.n[l] + slot * n, x + a->row.offset[l] + m * n,
+               (size_t) n * sizeof *x);
+    }
+  }
+}
+
+void MLFF_CPU(mace_pick_cpu)(mlff_backend *backend, const mlff_mace_select_args *a)
+{
+  (void) backend;
+  for (int64_t i = 0; i < a->atoms.n; i++) {
+    real *x = (real *) a->x + i * a->row.ld;
+    const real *wide = (const real *) a->wide_x + i * a->wide.ld;
+    const int32_t slot = slot_of(&a->atoms, i);
+    memset(x, 0, (size_t) a->row.ld * sizeof *x);
+    for (int l = 0; slot >= 0 && l < a->wide.n_orders; l++) {
+      const int n = a->row.n[l];
+      for (int m = 0; m < 2 * l + 1; m++)
+        memcpy(x + a->row.offset[l] + m * n, wide + a->wide.offset[l] + m * a->wide.n[l] + slot * n,
+               (size_t) n * sizeof *x);
+    }
+  }
+}
+
+void MLFF_CPU(mace_start_cpu)(mlff_backend *backend, const mlff_mace_start_args *a)
+{
+  (void) backend;
+  const int n = a->row.n[0];
+  for (int64_t i = 0; i < a->atoms.n; i++) {
+    real *x = (real *) a->x + i * a->row.ld;
+    const int32_t slot = slot_of(&a->atoms, i);
+    memset(x, 0, (size_t) a->row.ld * sizeof *x);
+    if (slot >= 0 && a->bias) memcpy(x, (const real *) a->bias + (int64_t) slot * n, (size_t) n * sizeof *x);
+  }
+}
+
+/* ---- products ---------------------------------------------------------------------------------------------------- */
+
+enum { HARMONICS = MLFF_NEQUIP_HARMONICS };
+
+static int n_components(const mlff_nequip_row *row)
+{
+  return row->n_orders * row->n_orders;
+}
+
+/* One vector of channels. */
+MLFF_INLINE void product_forward(const mlff_mace_product_args *a, const real *coef, const real *in, int64_t n,
+                                 real *out)
+{
+  const int32_t *t = a->terms;
+  vreal x[HARMONICS];
+  const int n_a = n_components(&a->a_row), n_p = n_components(&a->p_row);
+  for (int k = 0; k < n_a; k++) x[k] = vload(in + k * n);
+  for (int p = 0; p < n_p; p++) {
+    vreal sum = vset(0);
+    for (int n_i = *t++; n_i > 0; n_i--) {
+      const vreal xi = x[*t++];
+      vreal si = vload(coef);
+      coef += n;
+      for (int n_j = *t++; n_j > 0; n_j--) {
+        const vreal xj = x[*t++];
+        vreal sij = vload(coef);
+        coef += n;
+        for (int n_k = *t++; n_k > 0; n_k--, coef += n) sij += vload(coef) * x[*t++];
+        si += sij * xj;
+      }
+      sum += si * xi;
+    }
+    vstore(out + p * n, sum);
+  }
+}
+
+/* reverses product_forward: g = dE/dp, grad = dE/da */
+MLFF_INLINE void product_backward(const mlff_mace_product_args *a, const real *coef, const real *in, const real *g,
+                                  int64_t n, real *grad)
+{
+  const int32_t *t = a->terms;
+  vreal x[HARMONICS], gx[HARMONICS];
+  const int n_a = n_components(&a->a_row), n_p = n_components(&a->p_row);
+  for (int k = 0; k < n_a; k++) {
+    x[k] = vload(in + k * n);
+    gx[k] = vset(0);
+  }
+  for (int p = 0; p < n_p; p++) {
+    const vreal gp = vload(g + p * n);
+    for (int n_i = *t++; n_i > 0; n_i--) {
+      const int i = *t++;
+      const vreal g_si = gp * x[i];
+      vreal si = vload(coef);
+      coef += n;
+      for (int n_j = *t++; n_j > 0; n_j--) {
+        const int j = *t++;
+        const vreal g_sij = g_si * x[j];
+        vreal sij = vload(coef);
+        coef += n;
+        for (int n_k = *t++; n_k > 0; n_k--, coef += n, t++) {
+          const vreal c = vload(coef);
+          sij += c * x[*t];
+          gx[*t] += c * g_sij;
+        }
+        gx[j] += g_si * sij;
+        si += sij * x[j];
+      }
+      gx[i] += gp * si;
+    }
+  }
+  for (int k = 0; k < n_a; k++) vstore(grad + k * n, gx[k]);
+}
+
+void MLFF_CPU(mace_product_cpu)(mlff_backend *backend, const mlff_mace_product_args *a)
+{
+  (void) backend;
+  const int64_t n = a->a_row.n[0];
+  for (int64_t i = 0; i < a->atoms.n; i++) {
+    const int32_t slot = slot_of(&a->atoms, i);
+    real *p = (real *) a->p + i * a->p_row.ld;
+    const real *in = (const real *) a->a + i * a->a_row.ld, *coef = (const real *) a->coef + slot * a->n_coef * n;
+    if (slot < 0) memset(p, 0, (size_t) a->p_row.ld * sizeof *p);
+    for (int64_t c = 0; slot >= 0 && c < n; c += MLFF_VLEN) product_forward(a, coef + c, in + c, n, p + c);
+  }
+}
+
+void MLFF_CPU(mace_product_backward_cpu)(mlff_backend *backend, const mlff_mace_product_args *a)
+{
+  (void) backend;
+  const int64_t n = a->a_row.n[0];
+  for (int64_t i = 0; i < a->atoms.n; i++) {
+    const int32_t slot = slot_of(&a->atoms, i);
+    real *grad = (real *) a->grad_a + i * a->a_row.ld;
+    const real *in = (const real *) a->a + i * a->a_row.ld, *coef = (const real *) a->coef + slot * a->n_coef * n;
+    const real *g = (const real *) a->grad_p + i * a->p_row.ld;
+    if (slot < 0) memset(grad, 0, (size_t) a->a_row.ld * sizeof *grad);
+    for (int64_t c = 0; slot >= 0 && c < n; c += MLFF_VLEN) product_backward(a, coef + c, in + c, g + c, n, grad + c);
+  }
+}
+
+/* ---- readout ----------------------------------------------------------------------------------------------------- */
+
+static real dot(const real *x, const real *y, int n)
+{
+  vreal sum = vset(0);
+  for (int c = 0; c < n; c += MLFF_VLEN) sum += vload(x + c) * vload(y + c);
+  return vsum(sum);
+}
+
+/* grad += factor w */
+static void add_row(real factor, const real *w, int n, real *grad)
+{
+  for (int c = 0; c < n; c += MLFF_VLEN) vstore(grad + c, vload(grad + c) + factor * vload(w + c));
+}
+
+/* Energy of an atom; its gradient is added to grad. */
+static real readout_atom(const mlff_mace_readout_args *a, const real *x, real *grad)
+{
+  const real *w = a->weight;
+  const int n = a->n_channels;
+  if (a->n_hidden == 0) {
+    if (grad) add_row(1, w, n, grad);
+    return a->energy ? dot(w, x, n) : 0;
+  }
+  real energy = 0;
+  for (int h = 0; h < a->n_hidden; h++, w += n) {
+    const real v = dot(w, x, n), s = (real) (1.0 / (1.0 + exp(-(double) v)));
+    const real last = ((const real *) a->last)[h] * (real) a->gain;
+    energy += last * v * s;
+    if (grad) add_row(last * s * (1 + v * (1 - s)), w, n, grad);
+  }
+  return energy;
+}
+
+void MLFF_CPU(mace_readout_cpu)(mlff_backend *backend, const mlff_mace_readout_args *a)
+{
+  (void) backend;
+  for (int64_t i = 0; i < a->atoms.n; i++) {
+    real *grad = a->grad ? (real *) a->grad + i * a->ld : NULL;
+    if (grad && !a->add_grad) memset(grad, 0, (size_t) a->ld * sizeof *grad);
+    const real e = slot_of(&a->atoms, i) < 0 ? 0 : readout_atom(a, (const real *) a->x + i * a->ld, grad);
+    if (a->energy) ((real *) a->energy)[i] = (a->add_energy ? ((real *) a->energy)[i] : 0) + e;
+  }
+}

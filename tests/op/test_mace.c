@@ -1,0 +1,379 @@
+/* test_mace.c: operations of MACE on every backend and kernel path, against plain loops in double that follow the
+ * formulas of backend/ops_mace.h literally, and these against differences of themselves. What lies around outputs is
+ * checked. */
+#include "nequip_scene.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { N_ATOMS = 7, N_SLOTS = 2, TAIL = 5 };
+static const int32_t slots[3] = {1, -1, 0}; /* the species in between does not occur for this network */
+static const int32_t species[N_ATOMS] = {0, 2, -1, 1, 0, 2, 2};
+
+static int slot_of(int64_t i)
+{
+  return species[i] < 0 ? -1 : slots[species[i]];
+}
+
+/* Elements of the first n atoms. */
+typedef struct atoms_case {
+  mlff_buf slot, species;
+  mlff_mace_atoms args;
+} atoms_case;
+
+static atoms_case make_atoms(mlff_backend *b, int64_t n)
+{
+  atoms_case c = {.slot = bytes_to_backend(b, slots, sizeof slots),
+                  .species = bytes_to_backend(b, species, sizeof species)};
+  c.args = (mlff_mace_atoms){.n = n, .slot = c.slot.data, .species = c.species.data};
+  return c;
+}
+
+static void free_atoms(mlff_backend *b, atoms_case *c)
+{
+  mlff_buf_release(b, &c->slot);
+  mlff_buf_release(b, &c->species);
+}
+
+static void free_arrays(mlff_backend *b, array **all, size_t n)
+{
+  for (size_t k = 0; k < n; k++) array_free(b, all[k]);
+}
+
+static mlff_nequip_row row_of(int n_orders, int n_channels)
+{
+  const int n[4] = {n_channels, n_channels, n_channels, n_channels};
+  return make_row(n_orders, n);
+}
+
+/* ---- matrices of an element -------------------------------------------------------------------------------------- */
+
+static void check_select(mlff_backend *b, test_rng *rng, int n_orders, int n_wide, int n_channels, int64_t n)
+{
+  atoms_case atoms = make_atoms(b, n);
+  const mlff_nequip_row row = row_of(n_orders, n_channels), wide = row_of(n_wide, N_SLOTS * n_channels);
+  array x = random_array(b, rng, n * row.ld + TAIL), w = random_array(b, rng, n * wide.ld + TAIL);
+  mlff_mace_select_args a = {.atoms = atoms.args, .row = row, .wide = wide, .x = x.buf.data, .wide_x = w.buf.data};
+  b->ops->mace_expand(b, &a);
+  memset(w.host, 0, (size_t) (n * wide.ld) * sizeof(double));
+  for (int64_t i = 0; i < n; i++)
+    for (int k = 0; k < n_wide * n_wide; k++)
+      for (int c = 0; c < n_channels && slot_of(i) >= 0; c++)
+        w.host[i * wide.ld + (k * N_SLOTS + slot_of(i)) * n_channels + c] = x.host[i * row.ld + k * n_channels + c];
+  check_array(b, "wide", &w, 0);
+  check_array(b, "x", &x, 0);
+  array_free(b, &w);
+  w = random_array(b, rng, n * wide.ld + TAIL);
+  a.wide_x = w.buf.data;
+  b->ops->mace_pick(b, &a);
+  memset(x.host, 0, (size_t) (n * row.ld) * sizeof(double));
+  for (int64_t i = 0; i < n; i++)
+    for (int k = 0; k < n_wide * n_wide; k++)
+      for (int c = 0; c < n_channels && slot_of(i) >= 0; c++)
+        x.host[i * row.ld + k * n_channels + c] = w.host[i * wide.ld + (k * N_SLOTS + slot_of(i)) * n_channels + c];
+  check_array(b, "picked", &x, 0);
+  free_arrays(b, (array *[]){&x, &w}, 2);
+  free_atoms(b, &atoms);
+}
+
+START_TEST(select_element)
+{
+  mlff_backend *b = open_backend(_i);
+  if (!b) return;
+  test_rng rng = {21};
+  for (int n = 0; n <= N_ATOMS; n += n ? N_ATOMS - 1 : 1) {
+    check_select(b, &rng, 1, 1, 16, n);
+    check_select(b, &rng, 2, 1, 32, n);
+    check_select(b, &rng, 4, 4, 16, n);
+  }
+  mlff_backend_close(b);
+}
+END_TEST
+
+START_TEST(start)
+{
+  mlff_backend *b = open_backend(_i);
+  if (!b) return;
+  test_rng rng = {22};
+  atoms_case atoms = make_atoms(b, N_ATOMS);
+  const mlff_nequip_row row = row_of(2, 16);
+  for (int has_bias = 0; has_bias < 2; has_bias++) {
+    array x = random_array(b, &rng, N_ATOMS * row.ld + TAIL), bias = random_array(b, &rng, N_SLOTS * 16);
+    const mlff_mace_start_args a = {.atoms = atoms.args,
+                                    .row = row,
+                                    .bias = has_bias ? bias.buf.data : NULL,
+                                    .x = x.buf.data};
+    b->ops->mace_start(b, &a);
+    memset(x.host, 0, (size_t) (N_ATOMS * row.ld) * sizeof(double));
+    for (int64_t i = 0; i < N_ATOMS; i++)
+      for (int c = 0; c < 16 && has_bias && slot_of(i) >= 0; c++)
+        x.host[i * row.ld + c] = bias.host[slot_of(i) * 16 + c];
+    check_array(b, "x", &x, 0);
+    free_arrays(b, (array *[]){&x, &bias}, 2);
+  }
+  free_atoms(b, &atoms);
+  mlff_backend_close(b);
+}
+END_TEST
+
+/* ---- products ---------------------------------------------------------------------------------------------------- */
+
+enum { MOST_MONOMIALS = 1024 };
+
+/* Monomials of component m, in the order of their coefficients; -1: of lower degree. */
+typedef struct monomial {
+  int m, i, j, k;
+} monomial;
+
+typedef struct product_case {
+  atoms_case atoms;
+  mlff_nequip_row a_row, p_row;
+  int n_channels, n_monomials, n_terms;
+  monomial monomials[MOST_MONOMIALS];
+  int32_t terms[4 * MOST_MONOMIALS];
+  array coef, a, p, grad_p, grad_a;
+  mlff_buf dev_terms;
+} product_case;
+
+static void add_monomial(product_case *c, int m, int i, int j, int k)
+{
+  ck_assert_int_lt(c->n_monomials, MOST_MONOMIALS);
+  c->monomials[c->n_monomials++] = (monomial){m, i, j, k};
+}
+
+/* A random choice of monomials of each component, with all that they are multiples of. */
+static void choose_terms(product_case *c, test_rng *rng, int n_a, int n_p)
+{
+  for (int m = 0; m < n_p; m++) {
+    int32_t *n_i = &c->terms[c->n_terms++];
+    *n_i = 0;
+    for (int i = 0; i < n_a; i++) {
+      if (test_uniform(rng, 0, 1) < 0.5) continue;
+      ++*n_i;
+      c->terms[c->n_terms++] = i;
+      add_monomial(c, m, i, -1, -1);
+      int32_t *n_j = &c->terms[c->n_terms++];
+      *n_j = 0;
+      for (int j = i; j < n_a; j++) {
+        if (test_uniform(rng, 0, 1) < 0.6) continue;
+        ++*n_j;
+        c->terms[c->n_terms++] = j;
+        add_monomial(c, m, i, j, -1);
+        int32_t *n_k = &c->terms[c->n_terms++];
+        *n_k = 0;
+        for (int k = j; k < n_a; k++) {
+          if (test_uniform(rng, 0, 1) < 0.8) continue;
+          ++*n_k;
+          c->terms[c->n_terms++] = k;
+          add_monomial(c, m, i, j, k);
+        }
+      }
+    }
+  }
+}
+
+static product_case *make_product(mlff_backend *b, test_rng *rng, int a_orders, int p_orders, int n_channels, int64_t n)
+{
+  product_case *c = calloc(1, sizeof *c);
+  c->atoms = make_atoms(b, n);
+  c->a_row = row_of(a_orders, n_channels);
+  c->p_row = row_of(p_orders, n_channels);
+  c->n_channels = n_channels;
+  choose_terms(c, rng, a_orders * a_orders, p_orders * p_orders);
+  c->dev_terms = bytes_to_backend(b, c->terms, (size_t) c->n_terms * sizeof *c->terms);
+  c->coef = random_array(b, rng, (int64_t) N_SLOTS * c->n_monomials * n_channels);
+  c->a = random_array(b, rng, n * c->a_row.ld);
+  c->p = random_array(b, rng, n * c->p_row.ld + TAIL);
+  c->grad_p = random_array(b, rng, n * c->p_row.ld);
+  c->grad_a = random_array(b, rng, n * c->a_row.ld + TAIL);
+  return c;
+}
+
+static void free_product(mlff_backend *b, product_case *c)
+{
+  free_arrays(b, (array *[]){&c->coef, &c->a, &c->p, &c->grad_p, &c->grad_a}, 5);
+  mlff_buf_release(b, &c->dev_terms);
+  free_atoms(b, &c->atoms);
+  free(c);
+}
+
+/* p, and grad_a from grad_p */
+static void plain_product(product_case *c)
+{
+  const int64_t n = c->atoms.args.n;
+  const int channels = c->n_channels;
+  memset(c->p.host, 0, (size_t) (n * c->p_row.ld) * sizeof(double));
+  memset(c->grad_a.host, 0, (size_t) (n * c->a_row.ld) * sizeof(double));
+  for (int64_t i = 0; i < n; i++) {
+    for (int q = 0; q < c->n_monomials && slot_of(i) >= 0; q++) {
+      const monomial *t = &c->monomials[q];
+      const int index[3] = {t->i, t->j, t->k};
+      for (int u = 0; u < channels; u++) {
+        const double *a = c->a.host + i * c->a_row.ld + u, g = c->grad_p.host[i * c->p_row.ld + t->m * channels + u];
+        const double coef = c->coef.host[((int64_t) slot_of(i) * c->n_monomials + q) * channels + u];
+        double all = coef;
+        for (int s = 0; s < 3; s++) all *= index[s] < 0 ? 1 : a[index[s] * channels];
+        c->p.host[i * c->p_row.ld + t->m * channels + u] += all;
+        for (int s = 0; s < 3; s++) {
+          double others = coef * g;
+          for (int r = 0; r < 3; r++) others *= r == s || index[r] < 0 ? 1 : a[index[r] * channels];
+          if (index[s] >= 0) c->grad_a.host[i * c->a_row.ld + index[s] * channels + u] += others;
+        }
+      }
+    }
+  }
+}
+
+static void check_product(mlff_backend *b, test_rng *rng, int a_orders, int p_orders, int n_channels, int64_t n)
+{
+  product_case *c = make_product(b, rng, a_orders, p_orders, n_channels, n);
+  const mlff_mace_product_args args = {.atoms = c->atoms.args,
+                                       .a_row = c->a_row,
+                                       .p_row = c->p_row,
+                                       .terms = c->dev_terms.data,
+                                       .coef = c->coef.buf.data,
+                                       .n_coef = c->n_monomials,
+                                       .a = c->a.buf.data,
+                                       .p = c->p.buf.data,
+                                       .grad_p = c->grad_p.buf.data,
+                                       .grad_a = c->grad_a.buf.data};
+  plain_product(c);
+  b->ops->mace_product(b, &args);
+  check_array(b, "p", &c->p, 20);
+  b->ops->mace_product_backward(b, &args);
+  check_array(b, "grad_a", &c->grad_a, 20);
+  free_product(b, c);
+}
+
+START_TEST(products)
+{
+  mlff_backend *b = open_backend(_i);
+  if (!b) return;
+  test_rng rng = {23};
+  for (int n = 0; n <= N_ATOMS; n += n ? N_ATOMS - 1 : 1) {
+    check_product(b, &rng, 4, 1, 16, n);
+    check_product(b, &rng, 3, 2, 48, n);
+    check_product(b, &rng, 2, 3, 16, n);
+    check_product(b, &rng, 1, 1, 32, n);
+  }
+  mlff_backend_close(b);
+}
+END_TEST
+
+START_TEST(plain_product_is_a_derivative)
+{
+  mlff_backend *b = open_backend(1);
+  if (!b) return;
+  test_rng rng = {24};
+  product_case *c = make_product(b, &rng, 3, 2, 16, 1);
+  plain_product(c);
+  double *grad = malloc((size_t) c->a_row.ld * sizeof *grad);
+  memcpy(grad, c->grad_a.host, (size_t) c->a_row.ld * sizeof *grad);
+  for (int64_t k = 0; k < c->a_row.ld; k += 7) {
+    const double h = 1e-3, old = c->a.host[k];
+    double e[5] = {0};
+    for (int p = -2; p <= 2; p++) {
+      c->a.host[k] = old + p * h;
+      plain_product(c);
+      for (int64_t q = 0; q < c->p_row.ld; q++) e[p + 2] += c->grad_p.host[q] * c->p.host[q];
+    }
+    c->a.host[k] = old;
+    near_one((8 * (e[3] - e[1]) - (e[4] - e[0])) / (12 * h), grad[k], 1e-10);
+  }
+  free(grad);
+  free_product(b, c);
+  mlff_backend_close(b);
+}
+END_TEST
+
+/* ---- readout ----------------------------------------------------------------------------------------------------- */
+
+/* o of scalars x, and do/dx in grad */
+static double plain_readout(const mlff_mace_readout_args *a, const double *weight, const double *last, const double *x,
+                            double *grad)
+{
+  double sum = 0;
+  memset(grad, 0, (size_t) a->n_channels * sizeof *grad);
+  for (int h = 0; h < (a->n_hidden ? a->n_hidden : 1); h++) {
+    const double *w = weight + h * a->n_channels;
+    double v = 0, slope = 1;
+    for (int c = 0; c < a->n_channels; c++) v += w[c] * x[c];
+    if (a->n_hidden) {
+      const double s = 1 / (1 + exp(-v));
+      slope = last[h] * a->gain * s * (1 + v * (1 - s));
+      v = last[h] * a->gain * v * s;
+    }
+    sum += v;
+    for (int c = 0; c < a->n_channels; c++) grad[c] += slope * w[c];
+  }
+  return sum;
+}
+
+static void check_readout(mlff_backend *b, test_rng *rng, int n_hidden, int64_t n, int add, int wanted)
+{
+  enum { CHANNELS = 32, LD = 48 };
+  atoms_case atoms = make_atoms(b, n);
+  array x = random_array(b, rng, n * LD), weight = random_array(b, rng, (n_hidden ? n_hidden : 1) * CHANNELS);
+  array last = random_array(b, rng, n_hidden ? n_hidden : 1), energy = random_array(b, rng, n + TAIL);
+  array grad = random_array(b, rng, n * LD + TAIL);
+  const mlff_mace_readout_args a = {.atoms = atoms.args,
+                                    .n_channels = CHANNELS,
+                                    .n_hidden = n_hidden,
+                                    .ld = LD,
+                                    .x = x.buf.data,
+                                    .weight = weight.buf.data,
+                                    .last = last.buf.data,
+                                    .gain = 1.7,
+                                    .energy = wanted & 1 ? energy.buf.data : NULL,
+                                    .grad = wanted & 2 ? grad.buf.data : NULL,
+                                    .add_energy = add,
+                                    .add_grad = add};
+  for (int64_t i = 0; i < n; i++) {
+    double slope[CHANNELS] = {0}, e = 0;
+    if (slot_of(i) >= 0) e = plain_readout(&a, weight.host, last.host, x.host + i * LD, slope);
+    if (wanted & 1) energy.host[i] = (add ? energy.host[i] : 0) + e;
+    for (int c = 0; c < LD && wanted & 2; c++)
+      grad.host[i * LD + c] = (add ? grad.host[i * LD + c] : 0) + (c < CHANNELS ? slope[c] : 0);
+  }
+  b->ops->mace_readout(b, &a);
+  check_array(b, "energy", &energy, 20);
+  check_array(b, "grad", &grad, 20);
+  free_arrays(b, (array *[]){&x, &weight, &last, &energy, &grad}, 5);
+  free_atoms(b, &atoms);
+}
+
+START_TEST(readout)
+{
+  mlff_backend *b = open_backend(_i);
+  if (!b) return;
+  test_rng rng = {25};
+  for (int n = 0; n <= N_ATOMS; n += n ? N_ATOMS - 1 : 1)
+    for (int add = 0; add < 2; add++)
+      for (int wanted = 1; wanted < 4; wanted++) {
+        check_readout(b, &rng, 0, n, add, wanted);
+        check_readout(b, &rng, 16, n, add, wanted);
+        check_readout(b, &rng, 5, n, add, wanted);
+      }
+  mlff_backend_close(b);
+}
+END_TEST
+
+static Suite *mace_suite(void)
+{
+  Suite *suite = suite_create("mace");
+  TCase *tcase = tcase_create("all");
+  tcase_set_timeout(tcase, 300);
+  tcase_add_loop_test(tcase, select_element, 0, n_backends());
+  tcase_add_loop_test(tcase, start, 0, n_backends());
+  tcase_add_loop_test(tcase, products, 0, n_backends());
+  tcase_add_test(tcase, plain_product_is_a_derivative);
+  tcase_add_loop_test(tcase, readout, 0, n_backends());
+  suite_add_tcase(suite, tcase);
+  return suite;
+}
+
+int main(void)
+{
+  return test_main(mace_suite);
+}

@@ -1,0 +1,162 @@
+"""MACE networks: numpy and the engine against mace-torch in float64, and what the converter refuses.
+
+Traps of MACE (reference numbers fail where one falls into them): M1 direction of vectors, M2 average number of
+neighbors, M3 matrices of an element divide by the number of all elements, M4 fan-in, M6 skip before linear_up, M9
+constants, M10 isolated atoms, M11 paths, M12 every layer has a readout, M13 order of elements.
+"""
+
+import json
+import os
+
+import helpers
+import numpy as np
+import pytest
+
+import mlff
+from mlff_tools.convert import command as convert
+from mlff_tools.convert import mace as convert_mace
+from mlff_tools.model import modelfile, reference
+from mlff_tools.model.modelfile import ModelError
+
+NAMES = ("mace_tiny_mp", "mace_tiny_off", "mace_tiny_one", "mace_xtb_solvents")
+PAIRS = [(0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2)]
+published = pytest.mark.skipif(not helpers.HAS_PUBLISHED, reason=helpers.NO_PUBLISHED)
+
+
+def described(name):
+    path = os.path.join(helpers.PUBLISHED, name + ".yaml")
+    return convert.read_description(path, "mace")
+
+
+def references(name):
+    """(structure, reference) of a fixture."""
+    with open(os.path.join(helpers.PUBLISHED, name + "_reference.json"), encoding="utf-8") as f:
+        for structure in json.load(f)["structures"].values():
+            if name in structure["models"]:
+                yield structure, structure["models"][name]
+
+
+def assert_force(forces, expected, absolute, relative):
+    expected = np.array(expected).reshape(-1, 3)
+    assert np.abs(forces - expected).max() <= absolute + relative * np.abs(expected).max()
+
+
+@pytest.fixture(scope="module")
+def converted(tmp_path_factory):
+    """name -> path of the model file."""
+
+    def make(name):
+        path = folder / (name + ".yaml")
+        if not path.exists():
+            words = ["mace", os.path.join(helpers.PUBLISHED, name + ".yaml"), "-o", str(folder / name)]
+            arguments = convert.command_line().parse_args([*words, "--no-self-test", "--min-distance", "0.3"])
+            convert.convert(arguments)
+        return str(path)
+
+    folder = tmp_path_factory.mktemp("mace")
+    return make
+
+
+@published
+@pytest.mark.parametrize("name", NAMES)
+def test_numpy(name):
+    source, tensors = described(name)
+    model = convert_mace.described_model(source, tensors, None, name)
+    modelfile.check(*model)
+    n = 0
+    for s, expected in references(name):
+        if any(s["pbc"]) and not all(s["pbc"]):
+            continue
+        cell = np.array(s["cell"]) if any(s["pbc"]) else None
+        structure = {"elements": s["symbols"], "positions": np.array(s["positions"]), "cell": cell}
+        energy, forces, virial = reference.evaluate(model, structure)
+        assert abs(energy - expected["energy"]) <= 1e-12 * max(1.0, abs(expected["energy"]))
+        assert_force(forces, expected["forces"], 1e-11, 2e-14)
+        if cell is not None:
+            stress = np.array([expected["stress"][a][b] for a, b in PAIRS])
+            assert np.abs(-virial / abs(np.linalg.det(cell)) - stress).max() <= 1e-13 + 1e-14 * np.abs(forces).max()
+        n += 1
+    assert n > 3
+
+
+@published
+@pytest.mark.parametrize(
+    "precision, energy, absolute, relative", [("fp64", 1e-12, 1e-11, 2e-14), ("fp32", 5e-6, 5e-5, 5e-6)]
+)
+@pytest.mark.parametrize("name", NAMES)
+def test_engine(converted, name, precision, energy, absolute, relative):
+    model = mlff.Model(converted(name), device="cpu", precision=precision, domain="ignore")
+    n = 0
+    for s, expected in references(name):
+        cell = np.array(s["cell"]) if any(s["pbc"]) else None
+        found = model.evaluate(s["symbols"], np.array(s["positions"]), cell, s["pbc"])
+        largest = max(1.0, np.abs(expected["energies"]).max())
+        assert np.abs(found.energies - expected["energies"]).max() <= energy * largest
+        assert_force(found.forces, expected["forces"], absolute, relative)
+        if cell is not None and all(s["pbc"]):
+            stress = np.array([expected["stress"][a][b] for a, b in PAIRS])
+            tolerance = 1e-13 + 1e-14 * np.abs(found.forces).max() if precision == "fp64" else 1e-6
+            assert np.abs(-found.virial / abs(np.linalg.det(cell)) - stress).max() <= tolerance
+        n += 1
+    assert n > 3
+
+
+@published
+@pytest.mark.parametrize(
+    "name, text",
+    [
+        ("mace_tiny_mpa", "distance_transform.kind is 'agnesi'"),
+        ("mace_tiny_nonlin", "cutoff_applied_to is 'weights'"),
+        ("mace_tiny_soft", "radial_basis.kind is 'gaussian'"),
+    ],
+)
+def test_refused(name, text):
+    source, tensors = described(name)
+    with pytest.raises(ModelError, match=text):
+        convert_mace.described_model(source, tensors, None, name)
+
+
+@published
+def test_heads():
+    """One head of two is the model with this head alone; fan-in counts the hidden units of both (M4, M14)."""
+    source, tensors = described("mace_tiny_mp")
+    heads = {**source, "heads": ["a", "b"], "default_head": None}
+    rng, two = np.random.default_rng(1), dict(tensors)
+    for name in ("readout.0.0", "readout.1.0"):
+        two[name] = np.concatenate([rng.normal(size=tensors[name].shape), tensors[name]])
+    two["readout.1.1"] = rng.normal(size=(2, 10))
+    two["readout.1.1"][1, 5:] = tensors["readout.1.1"][0] * np.sqrt(2)
+    for name in ("scale", "shift", "atomic_energies"):
+        two[name] = np.concatenate([tensors[name] + 1.0, tensors[name]])
+    with pytest.raises(ModelError, match="has the heads a, b: choose one by --head NAME"):
+        convert_mace.described_model(heads, two, None, "file")
+    with pytest.raises(ModelError, match="has no head 'c': use one of a, b"):
+        convert_mace.described_model(heads, two, "c", "file")
+    found, expected = (
+        convert_mace.described_model(heads, two, "b", "file"),
+        convert_mace.described_model(source, tensors, None, "file"),
+    )
+    assert found[0] == expected[0]
+    for name, tensor in expected[1].items():
+        assert np.abs(found[1][name] - tensor).max() <= 1e-7
+
+
+@published
+@pytest.mark.parametrize(
+    "change, text",
+    [
+        (lambda h, t: h["mace"]["skip"].__setitem__(1, "none"), "skip: 'none': use features or messages"),
+        (lambda h, t: h["mace"]["products"].append(1), "mace.products: has 13 numbers, needs 12"),
+        (lambda h, t: t["layers.0.product.l0.degree_2.rows"].__setitem__((3, 1), 99), "row 3 is not a component"),
+        (lambda h, t: t["layers.0.product.l0.degree_2.rows"].__setitem__((3, 1), 0.5), "row 3 is not a component"),
+        (lambda h, t: h["mace"]["avg_num_neighbors"].__setitem__(1, 0.0), "avg_num_neighbors: 0 is not positive"),
+        (lambda h, t: h["mace"].update(n_heads=1), "mace.n_heads: unknown key"),
+    ],
+)
+def test_bad_files(tmp_path, converted, change, text):
+    head, tensors = modelfile.read(converted("mace_tiny_off"))
+    tensors = {name: np.array(tensor) for name, tensor in tensors.items()}
+    change(head, tensors)
+    modelfile.write(str(tmp_path / "bad"), head, tensors, {})
+    with pytest.raises(mlff.Error, match=text):
+        mlff.Model(str(tmp_path / "bad.yaml"))
