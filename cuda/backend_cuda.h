@@ -100,7 +100,8 @@ static inline bool mlff_cuda_enqueues(const mlff_cuda_backend *cuda)
   return !cuda->failure.code && !cuda->base.forecast && cuda->replay.mode != MLFF_CUDA_REPLAYING;
 }
 
-/* Asynchronous copies on the stream; none in a memory forecast. mlff_cuda_copy: within the device; it must not be captured. */
+/* Asynchronous copies on the stream; none in a memory forecast. mlff_cuda_copy: within the device; it must not be
+ * captured. */
 mlff_status mlff_cuda_upload(mlff_backend *backend, void *dst, const void *src, size_t bytes, mlff_error *error);
 mlff_status mlff_cuda_copy(mlff_backend *backend, void *dst, const void *src, size_t bytes, mlff_error *error);
 

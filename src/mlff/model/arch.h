@@ -49,7 +49,8 @@ typedef struct mlff_arch {
   /* Reads the block of the architecture. `cutoff`, `elements`, units and offsets have been read. */
   mlff_status (*create)(const mlff_modelfile *file, mlff_backend *backend, const mlff_species_use *use, void **net,
                         mlff_error *error);
-  /* For memory forecasts: reserves what `evaluate` needs on the device. NULL = `evaluate` with ops that only reserve. */
+  /* For memory forecasts: reserves what `evaluate` needs on the device. NULL = calls `evaluate`, with ops that only
+   * reserve. */
   mlff_status (*reserve)(void *net, const mlff_arch_inputs *in, mlff_error *error);
   /* Makes all halo exchanges of a step even if it fails (unless memory is short). */
   mlff_status (*evaluate)(void *net, const mlff_arch_inputs *in, mlff_arch_outputs *out, mlff_error *error);
