@@ -10,7 +10,7 @@
  * neighbor and loops over all others: each triple is computed from both ends, so nothing is scattered. In small systems
  * AEV_WARPS warps split the work of a center: forward its blocks of columns, backward the second neighbor of triples.
  *
- * This file is longer than 500 lines because its kernels other one workspace.
+ * This file is longer than 500 lines because its kernels share one workspace.
  */
 #include "vectors.h"
 
