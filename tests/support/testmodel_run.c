@@ -1,6 +1,8 @@
 /* testmodel_run.c: what tests do with the models of testmodel.h: change, write, open and evaluate them. */
 #include "testmodel.h"
 
+#include "base/arena.h"
+#include "model/safetensors.h"
 #include "model/sha256.h"
 
 #include <stdlib.h>
@@ -54,20 +56,34 @@ void test_model_set_weights(test_model *model, const void *weights, size_t size)
   memcpy(at + strlen("sha256: "), hex, 64);
 }
 
+/* Tables of indices are not weights. */
+static int is_table(const char *name)
+{
+  const char *end = strrchr(name, '.');
+  return end && !strcmp(end, ".rows");
+}
+
 void test_model_scale_weights(test_model *model, double scale)
 {
-  uint64_t header = 0;
+  mlff_arena arena = {.blocks = NULL};
+  mlff_tensor *tensors = NULL;
+  mlff_error error = {.code = MLFF_OK};
+  int n = 0;
   char *data = must(malloc(model->weights_size));
   memcpy(data, model->weights, model->weights_size);
-  memcpy(&header, data, sizeof header);
-  for (size_t at = sizeof header + header; at + sizeof scale <= model->weights_size; at += sizeof scale) {
-    double number;
-    memcpy(&number, data + at, sizeof number);
-    number *= scale;
-    memcpy(data + at, &number, sizeof number);
+  test_ok(mlff_safetensors_parse("weights", data, model->weights_size, &arena, &tensors, &n, &error), error);
+  for (int k = 0; k < n; k++) {
+    for (int64_t q = 0; q < tensors[k].n && !is_table(tensors[k].name); q++) {
+      char *at = data + tensors[k].begin + (size_t) q * sizeof scale;
+      double number;
+      memcpy(&number, at, sizeof number);
+      number *= scale;
+      memcpy(at, &number, sizeof number);
+    }
   }
   test_model_set_weights(model, data, model->weights_size);
   free(data);
+  mlff_arena_free(&arena);
 }
 
 void test_model_set_two_tensors(test_model *model)
