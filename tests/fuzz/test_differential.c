@@ -10,6 +10,7 @@
 
 #include "backends.h"
 #include "plain_ani.h"
+#include "plain_mace.h"
 #include "plain_nequip.h"
 #include "plain_orb.h"
 #include "plain_painn.h"
@@ -84,6 +85,20 @@ static test_model random_nequip(test_rng *rng)
   return test_model_nequip(o);
 }
 
+static test_model random_mace(test_rng *rng)
+{
+  test_model_options o = options_of(rng, 3.2, 4.2);
+  o.lmax = from_to(rng, 0, 3);
+  o.n_orders = from_to(rng, 1, o.lmax + 1);
+  o.n_features = from_to(rng, 2, 10);
+  o.n_interactions = from_to(rng, 1, 3);
+  o.n_readout = test_below(rng, 2) ? from_to(rng, 1, 9) : -1;
+  o.n_basis = from_to(rng, 2, 8);
+  o.width = from_to(rng, 4, 20);
+  o.selects = test_below(rng, 2);
+  return test_model_mace(o);
+}
+
 static void plain_ani_mean(const test_model *file, const test_atoms *atoms, double *energy)
 {
   mlff_model *model = test_model_open(file, "fp64"); /* says how many members there are */
@@ -107,6 +122,7 @@ static const struct {
     {.name = "ani", .make = random_ani, .plain = plain_ani_mean},
     {.name = "orb", .make = random_orb, .direct = plain_orb},
     {.name = "nequip", .make = random_nequip, .plain = plain_nequip},
+    {.name = "mace", .make = random_mace, .plain = plain_mace},
 };
 enum { N_ARCHS = sizeof archs / sizeof *archs };
 

@@ -1,0 +1,294 @@
+/* plain_mace.c: see plain_mace.h. Features are [n][channels][components], components of all orders one after the other.
+ */
+#include "plain_mace.h"
+
+#include "model/modelfile.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { COMPONENTS = 16 };
+
+typedef struct plain_mace_net {
+  const mlff_modelfile *file;
+  const mlff_graph *graph;
+  const test_atoms *atoms;
+  int n, n_elements, n_layers, n_orders, lmax, n_channels, n_readout, n_in; /* n_in: orders that come into a layer */
+  const double *degree, *avg, *products;
+  const char *const *skip;
+  plain_network network;
+  double gain, scale;
+  double *x, *y, *z; /* [n][n_channels][COMPONENTS] */
+} plain_mace_net;
+
+static double *tensor(const plain_mace_net *net, int rank, const int64_t *shape, const char *format, ...)
+{
+  char name[96];
+  double *values = NULL;
+  mlff_error error = {.code = MLFF_OK};
+  va_list args;
+  va_start(args, format);
+  vsnprintf(name, sizeof name, format, args);
+  va_end(args);
+  test_ok(mlff_modelfile_tensor(net->file, name, rank, shape, &values, &error), error);
+  return values;
+}
+
+static double *features(const plain_mace_net *net)
+{
+  return calloc((size_t) (net->n * net->n_channels * COMPONENTS), sizeof(double));
+}
+
+/* out += W in / scale for order l, all atoms; W [n_channels][n_channels], of the atom's element if by_element. */
+static void add_linear(const plain_mace_net *net, const double *w, int by_element, int l, double scale,
+                       const double *in, double *out)
+{
+  const int n = net->n_channels;
+  for (int i = 0; i < net->n; i++)
+    for (int o = 0; o < n; o++)
+      for (int c = 0; c < n; c++)
+        for (int k = l * l; k < (l + 1) * (l + 1); k++)
+          out[(i * n + o) * COMPONENTS + k] +=
+              w[((by_element ? net->atoms->species[i] : 0) * n + o) * n + c] * in[(i * n + c) * COMPONENTS + k] / scale;
+}
+
+static void linear(const plain_mace_net *net, int t, const char *name, int l, const double *in, double *out)
+{
+  double *w = tensor(net, 2, (int64_t[]){net->n_channels, net->n_channels}, "layers.%d.%s.l%d", t, name, l);
+  add_linear(net, w, 0, l, sqrt(net->n_channels), in, out);
+  free(w);
+}
+
+static void select_element(const plain_mace_net *net, int t, int l, const double *in, double *out)
+{
+  double *w =
+      tensor(net, 3, (int64_t[]){net->n_elements, net->n_channels, net->n_channels}, "layers.%d.skip.l%d", t, l);
+  add_linear(net, w, 1, l, sqrt((double) net->n_channels * net->n_elements), in, out);
+  free(w);
+}
+
+/* ---- messages ---------------------------------------------------------------------------------------------------- */
+
+typedef struct plain_mace_path {
+  int l1, l2, l3, column, row;
+} plain_mace_path;
+
+static int list_paths(const plain_mace_net *net, plain_mace_path *paths, int n_rows[4])
+{
+  int n = 0;
+  for (int l3 = 0; l3 <= net->lmax; l3++) {
+    n_rows[l3] = 0;
+    for (int l1 = 0; l1 < net->n_in; l1++)
+      for (int l2 = 0; l2 <= net->lmax; l2++) {
+        if (l3 < abs(l1 - l2) || l3 > l1 + l2 || (l1 + l2 + l3) % 2) continue;
+        paths[n] = (plain_mace_path){l1, l2, l3, n * net->n_channels, n_rows[l3]};
+        n_rows[l3] += net->n_channels;
+        n++;
+      }
+  }
+  return n;
+}
+
+/* z of atom i += linear of the message of node j by one path */
+static void add_path(plain_mace_net *net, const plain_mace_path *p, const double *map, int n_rows, int i, int j,
+                     const double *w, const double *harmonic)
+{
+  double c[7][7][7];
+  const int n = net->n_channels;
+  plain_coefficients(p->l1, p->l2, p->l3, c);
+  for (int q = 0; q < n; q++) {
+    double m[7] = {0};
+    for (int a = 0; a < 2 * p->l1 + 1; a++)
+      for (int b = 0; b < 2 * p->l2 + 1; b++)
+        for (int k = 0; k < 2 * p->l3 + 1; k++)
+          m[k] += w[p->column + q] * c[a][b][k] * net->y[(j * n + q) * COMPONENTS + p->l1 * p->l1 + a] *
+                  harmonic[p->l2 * p->l2 + b];
+    for (int o = 0; o < n; o++)
+      for (int k = 0; k < 2 * p->l3 + 1; k++)
+        net->z[(i * n + o) * COMPONENTS + p->l3 * p->l3 + k] += map[o * n_rows + p->row + q] / sqrt(n_rows) * m[k];
+  }
+}
+
+/* Reads the network of layer t; returns its last matrix. */
+static double *read_network(plain_mace_net *net, int t, int n_weights)
+{
+  plain_network *network = &net->network;
+  double *w = NULL;
+  for (int k = 0, n_in = network->basis.n; k <= network->n_hidden; n_in = network->width[k++]) {
+    const int n_out = k < network->n_hidden ? network->width[k] : n_weights;
+    w = tensor(net, 2, (int64_t[]){n_out, n_in}, "layers.%d.radial_mlp.%d", t, k);
+    for (int q = 0; q < n_out * n_in; q++) w[q] /= sqrt(n_in);
+    if (k < network->n_hidden) network->weight[k] = w;
+  }
+  return w;
+}
+
+static void add_edge(plain_mace_net *net, const plain_mace_path *paths, int n_paths, double *const *maps,
+                     const int *n_rows, const double *last, int i, int64_t e)
+{
+  const mlff_graph *g = net->graph;
+  const int32_t j = g->nbr[e];
+  const int width = net->network.width[net->network.n_hidden - 1];
+  double u[3], r = 0, hidden[128], harmonic[16], w[34 * 64];
+  for (int d = 0; d < 3; d++) u[d] = g->pos[i][d] - g->pos[j][d]; /* M1: from the neighbor to the center */
+  r = sqrt(u[0] * u[0] + u[1] * u[1] + u[2] * u[2]);
+  if (r >= net->network.basis.cutoff) return;
+  for (int d = 0; d < 3; d++) u[d] /= r;
+  plain_harmonics(u, harmonic);
+  plain_hidden(&net->network, r, hidden, NULL);
+  for (int c = 0; c < n_paths * net->n_channels; c++) {
+    w[c] = 0;
+    for (int h = 0; h < width; h++) w[c] += last[c * width + h] * hidden[h];
+  }
+  for (int p = 0; p < n_paths; p++)
+    add_path(net, &paths[p], maps[paths[p].l3], n_rows[paths[p].l3], i, g->node[j], w, harmonic);
+}
+
+/* net->z of layer t */
+static void messages(plain_mace_net *net, int t)
+{
+  plain_mace_path paths[34];
+  int n_rows[4];
+  double *maps[4] = {NULL};
+  const int n_paths = list_paths(net, paths, n_rows);
+  double *last = read_network(net, t, n_paths * net->n_channels);
+  for (int l = 0; l <= net->lmax; l++)
+    maps[l] = tensor(net, 2, (int64_t[]){net->n_channels, n_rows[l]}, "layers.%d.linear.l%d", t, l);
+  for (int i = 0; i < net->n; i++)
+    for (int64_t e = net->graph->row[i]; e < net->graph->row[i + 1]; e++)
+      add_edge(net, paths, n_paths, maps, n_rows, last, i, e);
+  for (int q = 0; q < net->n * net->n_channels * COMPONENTS; q++) net->z[q] /= net->avg[t]; /* M2 */
+  for (int l = 0; l <= net->lmax; l++) free(maps[l]);
+  free(last);
+  for (int k = 0; k < net->network.n_hidden; k++) free((double *) net->network.weight[k]);
+}
+
+/* ---- polynomials and energies ------------------------------------------------------------------------------------ */
+
+/* p += the polynomial of order l and of one degree, of a */
+static void add_polynomial(plain_mace_net *net, int t, int l, int degree, const double *a, double *p)
+{
+  const int n = net->n_channels, n_rows = (int) *net->products++, n_weights = (int) *net->products++;
+  if (!n_rows) return;
+  double *rows = tensor(net, 2, (int64_t[]){n_rows, degree + 3}, "layers.%d.product.l%d.degree_%d.rows", t, l, degree);
+  double *weight = tensor(net, 3, (int64_t[]){net->n_elements, n_weights, n}, "layers.%d.product.l%d.degree_%d.weight",
+                          t, l, degree);
+  for (int i = 0; i < net->n; i++)
+    for (int r = 0; r < n_rows; r++)
+      for (int c = 0; c < n; c++) {
+        const double *row = rows + r * (degree + 3);
+        double all = row[degree + 2] * weight[(net->atoms->species[i] * n_weights + (int) row[degree + 1]) * n + c];
+        for (int q = 1; q <= degree; q++) all *= a[(i * n + c) * COMPONENTS + (int) row[q]];
+        p[(i * n + c) * COMPONENTS + l * l + (int) row[0]] += all;
+      }
+  free(rows);
+  free(weight);
+}
+
+/* energy += scale * readout of layer t */
+static void read_out(const plain_mace_net *net, int t, const double *x, double *energy)
+{
+  const int n = net->n_channels, n_hidden = t == net->n_layers - 1 ? net->n_readout : 0,
+            n_out = n_hidden ? n_hidden : 1;
+  double *w = tensor(net, 2, (int64_t[]){n_out, n}, "readout.%d.0", t), *last = NULL;
+  if (n_hidden) last = tensor(net, 2, (int64_t[]){1, n_hidden}, "readout.%d.1", t);
+  for (int i = 0; i < net->n; i++)
+    for (int h = 0; h < n_out; h++) {
+      double v = 0;
+      for (int c = 0; c < n; c++) v += w[h * n + c] * x[(i * n + c) * COMPONENTS] / sqrt(n);
+      energy[i] += net->scale * (n_hidden ? last[h] * net->gain * v / (1 + exp(-v)) / sqrt(n_hidden) : v);
+    }
+  free(w);
+  free(last);
+}
+
+static void layer(plain_mace_net *net, int t, double *energy)
+{
+  const int n_out = t == net->n_layers - 1 ? 1 : net->n_orders, selects = !strcmp(net->skip[t], "messages");
+  double *a = features(net), *p = features(net), *x = features(net);
+  net->y = features(net);
+  net->z = features(net);
+  for (int l = 0; l < net->n_in; l++) linear(net, t, "linear_up", l, net->x, net->y);
+  messages(net, t);
+  for (int l = 0; l <= net->lmax && selects; l++) select_element(net, t, l, net->z, a);
+  for (int l = 0; l < n_out; l++) {
+    for (int degree = 1; degree <= (int) net->degree[t]; degree++)
+      add_polynomial(net, t, l, degree, selects ? a : net->z, p);
+    linear(net, t, "product.linear", l, p, x);
+    if (!selects && l < net->n_in) select_element(net, t, l, net->x, x); /* M6: x before linear_up */
+  }
+  read_out(net, t, x, energy);
+  double *const done[] = {net->x, net->y, net->z, a, p};
+  for (size_t k = 0; k < sizeof done / sizeof *done; k++) free(done[k]);
+  net->x = x;
+  net->n_in = n_out;
+}
+
+/* ---- the network ------------------------------------------------------------------------------------------------- */
+
+static void read_block(plain_mace_net *net)
+{
+  const mlff_yaml *block = NULL, *part = NULL;
+  mlff_nequip_basis *basis = &net->network.basis;
+  mlff_error error = {.code = MLFF_OK};
+  const double *hidden = NULL;
+  double norm = 1;
+  int n = 0;
+  test_ok(mlff_yaml_map(net->file, mlff_modelfile_root(net->file), "mace", &block, &error), error);
+  test_ok(mlff_yaml_int(net->file, block, "n_layers", 1, 16, &net->n_layers, &error), error);
+  test_ok(mlff_yaml_int(net->file, block, "lmax", 0, 3, &net->lmax, &error), error);
+  test_ok(mlff_yaml_int(net->file, block, "n_orders", 1, 4, &net->n_orders, &error), error);
+  test_ok(mlff_yaml_int(net->file, block, "n_channels", 1, 64, &net->n_channels, &error), error);
+  test_ok(mlff_yaml_doubles(net->file, block, "degree", -1, &net->degree, &n, &error), error);
+  test_ok(mlff_yaml_strings(net->file, block, "skip", &net->skip, &n, &error), error);
+  test_ok(mlff_yaml_doubles(net->file, block, "products", -1, &net->products, &n, &error), error);
+  test_ok(mlff_yaml_doubles(net->file, block, "avg_num_neighbors", -1, &net->avg, &n, &error), error);
+  test_ok(mlff_yaml_int(net->file, block, "n_basis", 1, 128, &basis->n, &error), error);
+  test_ok(mlff_yaml_int(net->file, block, "n_readout", 0, 64, &net->n_readout, &error), error);
+  test_ok(mlff_yaml_double(net->file, block, "activation_norm", 0, 9, &norm, &error), error);
+  net->gain = 1 / norm;
+  test_ok(mlff_yaml_map(net->file, block, "cutoff_function", &part, &error), error);
+  test_ok(mlff_yaml_double(net->file, part, "p", 0, 99, &basis->power, &error), error);
+  test_ok(mlff_yaml_map(net->file, block, "radial_network", &part, &error), error);
+  test_ok(mlff_yaml_doubles(net->file, part, "hidden", -1, &hidden, &net->network.n_hidden, &error), error);
+  test_ok(mlff_yaml_double(net->file, part, "activation_norm", 0, 9, &norm, &error), error);
+  for (int k = 0; k < net->network.n_hidden; k++) net->network.width[k] = (int) hidden[k];
+  net->network.gain = 1 / norm;
+  basis->prefactor = sqrt(2 / basis->cutoff); /* M9 */
+}
+
+void plain_mace(const test_model *model, const test_atoms *atoms, double *energy)
+{
+  mlff_modelfile *file = test_model_must_parse(model);
+  const mlff_modelfile_head *head = mlff_modelfile_get_head(file);
+  plain_mace_net net = {.file = file,
+                        .atoms = atoms,
+                        .n = atoms->n,
+                        .n_elements = head->n_elements,
+                        .n_in = 1,
+                        .network = {.basis = {.cutoff = head->cutoff}}};
+  mlff_system *system = test_system(atoms, head->cutoff);
+  net.graph = mlff_system_graph(system);
+  read_block(&net);
+  double *frequency = tensor(&net, 1, (int64_t[]){net.network.basis.n}, "radial_frequencies");
+  double *scale = tensor(&net, 1, (int64_t[]){1}, "energy_scale");
+  double *w = tensor(&net, 2, (int64_t[]){net.n_channels, net.n_elements}, "embedding");
+  net.network.frequency = frequency;
+  net.scale = scale[0];
+  net.x = features(&net);
+  for (int i = 0; i < net.n; i++) {
+    energy[i] = 0;
+    for (int c = 0; c < net.n_channels; c++)
+      net.x[(i * net.n_channels + c) * COMPONENTS] =
+          w[c * net.n_elements + atoms->species[i]] / sqrt(net.n_elements); /* M3 */
+  }
+  for (int t = 0; t < net.n_layers; t++) layer(&net, t, energy);
+  free(net.x);
+  free(frequency);
+  free(scale);
+  free(w);
+  mlff_system_free(system);
+  mlff_modelfile_free(file);
+}
