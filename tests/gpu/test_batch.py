@@ -9,7 +9,13 @@ from harness import water
 from models import ARCHITECTURES
 
 MLFF = os.environ.get("MLFF", "mlff")
-FILLS = {"painn": 0, "ani": 0, "orb": 4, "nequix": 3}  # of a CUDA graph, whose other nodes are kernels, not copies
+FILLS = {
+    "painn": 0,
+    "ani": 0,
+    "orb": 4,
+    "nequix": 3,
+    "mace": 1,
+}  # of a CUDA graph, whose other nodes are kernels, not copies
 BOUNDS = {"fp64": (1e-8, 1e-7), "fp32": (1e-5, 1e-3), "mixed": (1e-5, 1e-3)}
 
 

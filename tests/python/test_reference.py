@@ -19,6 +19,7 @@ MODELS = {
     "ani": helpers.ani(),
     "nequix": helpers.nequip(),
     "sevennet": helpers.nequip("sevennet"),
+    "mace": helpers.mace(),
 }
 
 
