@@ -318,11 +318,15 @@ void MLFFNeighborGraph::check_list_exists(const NeighList *list) const
                     "that this run builds new neighbor lists [mlff-35]");
 }
 
-/* Whether a fix like gcmc is changing atoms now: in pre_exchange(), which next sets the step of its next trials. */
+/* Trials occur in pre_exchange() of steps for which a fix has requested new lists. */
 bool MLFFNeighborGraph::is_trial() const
 {
-  for (const Fix *fix : modify->get_fix_list())
-    if (fix->force_reneighbor && fix->next_reneighbor == lmp->update->ntimestep) return true;
+  for (int k = 0; k < modify->nfix; k++) {
+    const Fix *fix = modify->fix[k];
+    if (fix->force_reneighbor && fix->next_reneighbor == lmp->update->ntimestep &&
+        (modify->fmask[k] & FixConst::PRE_EXCHANGE))
+      return true;
+  }
   return false;
 }
 

@@ -57,6 +57,8 @@ class MLFFNeighborGraph : protected Pointers {
   MLFFArrays *other_arrays() const { return arrays; }
   /* Waits until asynchronous copies from this graph have finished. */
   void wait() const;
+  /* Whether LAMMPS evaluates a trial of a fix like gcmc, unless this is the first evaluation of the step. */
+  bool is_trial() const;
   /* `atom ID` of row or ghost a. */
   std::string name_of(int a) const { return atom_name(atom_of(a)); }
   double memory_usage() const;
@@ -93,7 +95,6 @@ class MLFFNeighborGraph : protected Pointers {
   bool has_outrun_list() const;
   bool has_outrun_respa_list() const;
   bool is_respa() const;
-  bool is_trial() const;
   bool excludes_pairs() const;
   const double *listed_position(int i) const;
   std::string farthest_atom() const;

@@ -157,20 +157,14 @@ void PairMLFF::check_masses() const
 /* eV. Never accepted at any temperature, and finite in sums. */
 static constexpr double OVERLAP_ENERGY = 1e20;
 
-/* A Monte Carlo trial with overlapping atoms gets a high energy, so that the fix rejects it. Trials occur in
- * pre_exchange of steps for which a fix has requested new lists. Other fixes request lists as well, so an overlap
- * without a later evaluation in its step stops the next one (check_overlap). */
+/* A Monte Carlo trial with overlapping atoms gets a high energy, so that the fix rejects it. Fixes other than those of
+ * trials request lists as well, so an overlap without a later evaluation in its step stops the next one
+ * (check_overlap). */
 void PairMLFF::reject_trial(bool is_first)
 {
-  bool is_trial = false;
-  // the first evaluation of a step is not a trial
-  for (int k = 0; k < modify->nfix; k++) {
-    const Fix *fix = modify->fix[k];
-    is_trial = is_trial || (fix->force_reneighbor && fix->next_reneighbor == update->ntimestep &&
-                            (modify->fmask[k] & FixConst::PRE_EXCHANGE));
-  }
   impl->overlap_step = update->ntimestep;
-  if (!is_trial || is_first || update->setupflag) stop_overlap();
+  // the first evaluation of a step is not a trial
+  if (is_first || update->setupflag || !impl->main.graph.is_trial()) stop_overlap();
   if (eflag_global && comm->me == 0) eng_vdwl += impl->main.results.per_ev() * OVERLAP_ENERGY;
 }
 
