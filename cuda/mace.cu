@@ -5,12 +5,7 @@ enum { MACE_THREADS = 128, PRODUCT_THREADS = 64, READOUT_WARPS = 4 };
 
 namespace { /* kernels and their arguments differ between element types */
 
-typedef struct mace_atoms {
-  int64_t n;
-  const int32_t *slot, *species;
-} mace_atoms;
-
-MLFF_DEVICE int32_t slot_of(const mace_atoms &atoms, int64_t i)
+MLFF_DEVICE int32_t slot_of(const mlff_mace_atoms &atoms, int64_t i)
 {
   return atoms.species[i] < 0 ? -1 : atoms.slot[atoms.species[i]];
 }
@@ -18,7 +13,7 @@ MLFF_DEVICE int32_t slot_of(const mace_atoms &atoms, int64_t i)
 /* ---- matrices of an element -------------------------------------------------------------------------------------- */
 
 typedef struct select_arrays {
-  mace_atoms atoms;
+  mlff_mace_atoms atoms;
   real *x, *wide;
   int64_t ld, wide_ld;
   int n, n_wide; /* channels of an order in a row, and in a wide row */
@@ -49,7 +44,7 @@ __global__ void mace_pick_kernel(select_arrays a)
 }
 
 typedef struct start_arrays {
-  mace_atoms atoms;
+  mlff_mace_atoms atoms;
   const real *bias;
   real *x;
   int64_t ld, n;
@@ -69,7 +64,7 @@ __global__ void mace_start_kernel(start_arrays a)
 /* ---- products ---------------------------------------------------------------------------------------------------- */
 
 typedef struct product_arrays {
-  mace_atoms atoms;
+  mlff_mace_atoms atoms;
   const int32_t *terms;
   const real *coef, *a, *grad_p;
   real *p, *grad_a;
@@ -152,7 +147,7 @@ __global__ void __launch_bounds__(PRODUCT_THREADS) mace_product_backward_kernel(
 /* ---- readout ----------------------------------------------------------------------------------------------------- */
 
 typedef struct mace_readout_arrays {
-  mace_atoms atoms;
+  mlff_mace_atoms atoms;
   const real *x, *weight, *last;
   real *energy, *grad;
   int64_t ld;
@@ -173,8 +168,8 @@ __global__ void __launch_bounds__(READOUT_WARPS *WARP) mace_readout_kernel(mace_
   if (i >= a.atoms.n) return;
   const bool is_there = slot_of(a.atoms, i) >= 0;
   const real *x = a.x + i * a.ld;
-  real *grad = a.grad + i * a.ld, energy = 0;
-  if (a.grad && !a.add_grad)
+  real *grad = a.grad ? a.grad + i * a.ld : NULL, energy = 0;
+  if (grad && !a.add_grad)
     for (int64_t c = lane; c < a.ld; c += WARP) grad[c] = 0;
   for (int h = 0; is_there && h < (a.n_hidden ? a.n_hidden : 1); h++) {
     const real *w = a.weight + (int64_t) h * a.n;
@@ -187,7 +182,7 @@ __global__ void __launch_bounds__(READOUT_WARPS *WARP) mace_readout_kernel(mace_
       v = last * v * s;
     }
     energy += v;
-    if (a.grad)
+    if (grad)
       for (int c = lane; c < a.n; c += WARP) grad[c] += slope * w[c];
   }
   if (lane == 0 && a.energy) a.energy[i] = (a.add_energy ? a.energy[i] : 0) + energy;
@@ -195,17 +190,11 @@ __global__ void __launch_bounds__(READOUT_WARPS *WARP) mace_readout_kernel(mace_
 
 } // namespace
 
-static mace_atoms atoms_of(const mlff_mace_atoms *atoms)
-{
-  const mace_atoms a = {atoms->n, atoms->slot, atoms->species};
-  return a;
-}
-
 static select_arrays select_of(const mlff_mace_select_args *args)
 {
   select_arrays a;
   memset(&a, 0, sizeof a);
-  a.atoms = atoms_of(&args->atoms);
+  a.atoms = args->atoms;
   a.x = (real *) args->x;
   a.wide = (real *) args->wide_x;
   a.ld = args->row.ld;
@@ -231,7 +220,7 @@ void MLFF_CUDA(mace_start_cuda)(mlff_backend *backend, const mlff_mace_start_arg
 {
   start_arrays a;
   memset(&a, 0, sizeof a);
-  a.atoms = atoms_of(&args->atoms);
+  a.atoms = args->atoms;
   a.bias = (const real *) args->bias;
   a.x = (real *) args->x;
   a.ld = args->row.ld;
@@ -244,7 +233,7 @@ static product_arrays product_of(const mlff_mace_product_args *args)
 {
   product_arrays a;
   memset(&a, 0, sizeof a);
-  a.atoms = atoms_of(&args->atoms);
+  a.atoms = args->atoms;
   a.terms = args->terms;
   a.coef = (const real *) args->coef;
   a.a = (const real *) args->a;
@@ -277,7 +266,7 @@ void MLFF_CUDA(mace_readout_cuda)(mlff_backend *backend, const mlff_mace_readout
 {
   mace_readout_arrays a;
   memset(&a, 0, sizeof a);
-  a.atoms = atoms_of(&args->atoms);
+  a.atoms = args->atoms;
   a.x = (const real *) args->x;
   a.weight = (const real *) args->weight;
   a.last = (const real *) args->last;

@@ -152,7 +152,10 @@ static void backward(nequip_net *net, const mlff_edges *edges, int t, nequip_ato
   ops->mace_pick(net->backend, &select);
 }
 
-const nequip_update mace_products = {.z_of = z_of, .forward = forward, .backward = backward};
+const nequip_update mace_products = {.z_of = z_of,
+                                     .forward = forward,
+                                     .backward = backward,
+                                     .release = mace_release_layer};
 
 static unsigned mace_traits(const void *opaque)
 {

@@ -18,7 +18,7 @@ typedef struct mace_layer {
 } mace_layer;
 
 extern const nequip_update mace_products;
-void mace_release_layer(mlff_backend *backend, struct mace_layer *layer);
+void mace_release_layer(mlff_backend *backend, mace_layer *layer);
 mlff_status mace_create(const mlff_modelfile *file, mlff_backend *backend, const mlff_species_use *use, void **net,
                         mlff_error *error);
 

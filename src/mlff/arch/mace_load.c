@@ -15,6 +15,7 @@ enum { ORDERS = NEQUIP_ORDERS, HARMONICS = MLFF_NEQUIP_HARMONICS, MOST_DEGREE = 
 /* Keys of the block that only loading needs. */
 typedef struct mace_block {
   nequip_loader *in;
+  const mlff_yaml *yaml;
   int n_channels, n_readout;
   const double *degree;         /* [n_layers] of the polynomials */
   const char *const *skip;      /* [n_layers] */
@@ -149,10 +150,13 @@ static mlff_status read_tables(mace_block *b, int t, mace_polynomial *poly)
     for (int degree = 1; degree <= (int) b->degree[t]; degree++) {
       const double *shape = b->products + b->next_product;
       if (b->next_product + 2 > b->n_products)
-        return mlff_fail(b->in->error, MLFF_E_FORMAT, "mace.products: has %d numbers, needs more", b->n_products);
+        return mlff_yaml_fail(b->in->file, b->yaml, b->in->error, "mace.products: has %d numbers, needs more",
+                              b->n_products);
       b->next_product += 2;
       if (!(shape[0] >= 0 && shape[0] <= 1e6 && shape[1] >= 0 && shape[1] <= 1e4))
-        return mlff_fail(b->in->error, MLFF_E_FORMAT, "mace.products: %g rows with %g weights", shape[0], shape[1]);
+        return mlff_yaml_fail(b->in->file, b->yaml, b->in->error,
+                              "mace.products: %g rows with %g weights, expected 0 to 1e6 with 0 to 1e4", shape[0],
+                              shape[1]);
       mace_table *table = &poly->tables[poly->n_tables++];
       *table = (mace_table){.degree = degree,
                             .n_rows = (int) shape[0],
@@ -178,41 +182,48 @@ static void mark_monomials(const mace_table *table, mace_tree *trees)
   }
 }
 
-/* Appends the numbers of one component to `terms` (NULL: only counts) and numbers its coefficients. */
-static int list_terms(mace_tree *tree, int32_t *terms, int *n_coef)
+/* Terms of ops_mace.h that grow; without `terms` they are only counted. */
+typedef struct term_list {
+  int32_t *terms;
+  int n, n_coef;
+} term_list;
+
+static void put(term_list *list, int value)
+{
+  if (list->terms) list->terms[list->n] = value;
+  list->n++;
+}
+
+/* Puts the index and numbers its coefficient. */
+static void put_index(term_list *list, int index, int *coef)
+{
+  put(list, index);
+  *coef = list->n_coef++;
+}
+
+static int n_present(const int *coefs)
 {
   int n = 0;
-#define PUT(value) (terms ? (void) (terms[n] = (value)) : (void) 0, n++)
-#define COUNT(array, count)                                         \
-  do {                                                              \
-    (count) = 0;                                                    \
-    for (int q = 0; q < HARMONICS; q++) (count) += (array)[q] >= 0; \
-  } while (0)
-  int count;
-  COUNT(tree->one, count);
-  PUT(count);
+  for (int k = 0; k < HARMONICS; k++) n += coefs[k] >= 0;
+  return n;
+}
+
+/* Appends the monomials of one component. */
+static void list_terms(mace_tree *tree, term_list *list)
+{
+  put(list, n_present(tree->one));
   for (int i = 0; i < HARMONICS; i++) {
     if (tree->one[i] < 0) continue;
-    PUT(i);
-    tree->one[i] = (*n_coef)++;
-    COUNT(tree->two[i], count);
-    PUT(count);
+    put_index(list, i, &tree->one[i]);
+    put(list, n_present(tree->two[i]));
     for (int j = 0; j < HARMONICS; j++) {
       if (tree->two[i][j] < 0) continue;
-      PUT(j);
-      tree->two[i][j] = (*n_coef)++;
-      COUNT(tree->three[i][j], count);
-      PUT(count);
-      for (int k = 0; k < HARMONICS; k++) {
-        if (tree->three[i][j][k] < 0) continue;
-        PUT(k);
-        tree->three[i][j][k] = (*n_coef)++;
-      }
+      put_index(list, j, &tree->two[i][j]);
+      put(list, n_present(tree->three[i][j]));
+      for (int k = 0; k < HARMONICS; k++)
+        if (tree->three[i][j][k] >= 0) put_index(list, k, &tree->three[i][j][k]);
     }
   }
-#undef PUT
-#undef COUNT
-  return n;
 }
 
 /* coef [slot][coefficient][channel] += value weight of a table */
@@ -238,21 +249,21 @@ static void add_table(const mace_block *b, const mace_table *table, const mace_t
 static mlff_status make_polynomial(mace_block *b, mace_polynomial *poly, mace_layer *mace)
 {
   nequip_loader *in = b->in;
-  int n_coef = 0, n_terms = 0;
+  term_list count = {.terms = NULL}, list = {.terms = NULL};
   memset(poly->trees, -1, (size_t) poly->n_components * sizeof *poly->trees);
   for (int q = 0; q < poly->n_tables; q++) mark_monomials(&poly->tables[q], poly->trees);
-  for (int p = 0; p < poly->n_components; p++) n_terms += list_terms(&poly->trees[p], NULL, &n_coef);
-  const size_t n = (size_t) in->net->n_slots * (size_t) n_coef * (size_t) nequip_padded(b->n_channels);
-  int32_t *terms = malloc((size_t) n_terms * sizeof *terms), *next = terms;
+  for (int p = 0; p < poly->n_components; p++) list_terms(&poly->trees[p], &count);
+  const size_t n = (size_t) in->net->n_slots * (size_t) count.n_coef * (size_t) nequip_padded(b->n_channels);
+  const size_t bytes = (size_t) count.n * sizeof *list.terms;
   double *coef = nequip_zeros(n);
-  mlff_status status = terms && coef ? MLFF_OK : no_memory(b);
-  n_coef = 0;
-  for (int p = 0; !status && p < poly->n_components; p++) next += list_terms(&poly->trees[p], next, &n_coef);
-  for (int q = 0; !status && q < poly->n_tables; q++) add_table(b, &poly->tables[q], poly->trees, n_coef, coef);
-  mace->n_coef = n_coef;
-  if (!status) status = nequip_upload_bytes(in, &mace->terms, terms, (size_t) n_terms * sizeof *terms);
+  list.terms = malloc(bytes);
+  mlff_status status = list.terms && coef ? MLFF_OK : no_memory(b);
+  for (int p = 0; !status && p < poly->n_components; p++) list_terms(&poly->trees[p], &list);
+  for (int q = 0; !status && q < poly->n_tables; q++) add_table(b, &poly->tables[q], poly->trees, list.n_coef, coef);
+  mace->n_coef = list.n_coef;
+  if (!status) status = nequip_upload_bytes(in, &mace->terms, list.terms, bytes);
   if (!status) status = mlff_buf_fill(in->net->backend, &mace->coef, coef, (int64_t) n, in->error);
-  free(terms);
+  free(list.terms);
   free(coef);
   return status;
 }
@@ -343,7 +354,7 @@ static mlff_status read_layer(mace_block *b, int t, double energy_scale)
   if (!mace) return no_memory(b);
   mace->is_residual = !strcmp(b->skip[t], "features");
   if (!mace->is_residual && strcmp(b->skip[t], "messages") != 0)
-    return mlff_fail(in->error, MLFF_E_FORMAT, "mace.skip: '%s': use features or messages", b->skip[t]);
+    return mlff_yaml_fail(in->file, b->yaml, in->error, "mace.skip: '%s': use features or messages", b->skip[t]);
   shape_layer(b, t);
   MLFF_TRY(read_messages(b, t));
   if (!mace->is_residual)
@@ -369,6 +380,7 @@ static mlff_status read_block(mace_block *b)
   double norm = 1.0;
   int n = 0;
   MLFF_TRY(mlff_yaml_map(in->file, mlff_modelfile_root(in->file), "mace", &block, in->error));
+  b->yaml = block;
   MLFF_TRY(mlff_yaml_int(in->file, block, "n_layers", 1, 16, &net->n_layers, in->error));
   MLFF_TRY(mlff_yaml_int(in->file, block, "lmax", 0, ORDERS - 1, &net->lmax, in->error));
   MLFF_TRY(mlff_yaml_int(in->file, block, "n_orders", 1, net->lmax + 1, &net->n_orders, in->error));
@@ -411,8 +423,10 @@ static mlff_status read_all(nequip_loader *in)
   const double energy_scale = scale[0];
   free(scale);
   for (int t = 0; t < net->n_layers; t++) MLFF_TRY(read_layer(&b, t, energy_scale));
+  net->n_products = net->layers[0].x.ld;
   if (b.next_product == b.n_products) return MLFF_OK;
-  return mlff_fail(in->error, MLFF_E_FORMAT, "mace.products: has %d numbers, needs %d", b.n_products, b.next_product);
+  return mlff_yaml_fail(in->file, b.yaml, in->error, "mace.products: has %d numbers, needs %d", b.n_products,
+                        b.next_product);
 }
 
 mlff_status mace_create(const mlff_modelfile *file, mlff_backend *backend, const mlff_species_use *use, void **net,
@@ -421,7 +435,7 @@ mlff_status mace_create(const mlff_modelfile *file, mlff_backend *backend, const
   return nequip_load(file, backend, use, read_all, net, error);
 }
 
-void mace_release_layer(mlff_backend *backend, struct mace_layer *mace)
+void mace_release_layer(mlff_backend *backend, mace_layer *mace)
 {
   nequip_release_map(backend, &mace->select);
   nequip_release_map(backend, &mace->out);

@@ -77,8 +77,8 @@ static mlff_status reserve(nequip_net *net, const mlff_edges *edges, mlff_error 
       {&net->last_grad, n_block, last},
       {&net->scratch, MLFF_NEQUIP_SCRATCH, scratch_width(net)},
       {&net->messages, net->n_messages, width},
-      {&net->products, net->layers[0].mace ? n_block : 0, net->layers[0].x.ld},
-      {&net->wide, net->layers[0].mace ? n_block : 0, net->n_wide},
+      {&net->products, n_block, net->n_products},
+      {&net->wide, n_block, net->n_wide},
   };
   for (size_t k = 0; k < sizeof wanted / sizeof *wanted; k++)
     MLFF_TRY(mlff_buf_reserve_rows(net->backend, wanted[k].buf, wanted[k].n, wanted[k].width, error));

@@ -33,6 +33,8 @@ typedef struct nequip_update {
   void (*forward)(nequip_net *, const mlff_edges *, int t, nequip_atoms);
   /* grad_z, and unless t is 0 dE/dx without the part of linear_1, from dE/dx of the next layer. */
   void (*backward)(nequip_net *, const mlff_edges *, int t, nequip_atoms);
+  /* Releases nequip_layer.mace. NULL in NequIP. */
+  void (*release)(mlff_backend *, struct mace_layer *);
 } nequip_update;
 
 typedef struct nequip_layer {
@@ -75,8 +77,8 @@ struct nequip_net {
   mlff_buf terms, x, grad_x, grad_y, node_energy, edge_grad;
   int64_t n_messages;
   mlff_buf sums, grad_z, last_x, last_grad, scratch, messages;
-  mlff_buf products, wide; /* of MACE; wide: [block][n_wide] */
-  int64_t n_wide;
+  mlff_buf products, wide; /* of MACE: [block][n_products], [block][n_wide] */
+  int64_t n_products, n_wide;
 };
 
 static inline int nequip_padded(int n)

@@ -23,7 +23,7 @@ static mlff_status read_first(nequip_loader *in, first_tensors *f)
   for (int l = 0; l < layer->z.n_orders; l++)
     MLFF_TRY(mlff_modelfile_matrix(in->file, in->error, l ? net->n_channels[l] : in->scalars.n_file, n, &f->linear_2[l],
                                    "layers.0.%s.l%d", in->linear_2, l));
-  if (!net->layers[0].mace) /* its update adds it */
+  if (in->has_skip)
     MLFF_TRY(mlff_modelfile_matrix(in->file, in->error, in->scalars.n_file, n, &f->skip, "layers.0.skip.l0"));
   MLFF_TRY(nequip_read_network(in, 0, layer->z.n_orders * n, &f->last));
   f->x = nequip_zeros((size_t) n);

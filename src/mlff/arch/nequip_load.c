@@ -6,8 +6,6 @@
  */
 #include "nequip_load.h"
 
-#include "mace.h"
-
 #include "../backend/nequip_cg.h"
 
 #include <math.h>
@@ -328,6 +326,7 @@ static mlff_status read_all(nequip_loader *in)
   net->update = &nequip_gates;
   in->linear_1 = "linear_1";
   in->linear_2 = "linear_2";
+  in->has_skip = 1;
   MLFF_TRY(nequip_read_block(in));
   MLFF_TRY(nequip_choose_radial(in));
   MLFF_TRY(nequip_choose_species(in));
@@ -379,12 +378,13 @@ void nequip_release_map(mlff_backend *backend, nequip_map *map)
   }
 }
 
-static void release_layer(mlff_backend *backend, nequip_layer *layer)
+static void release_layer(const nequip_net *net, nequip_layer *layer)
 {
+  mlff_backend *backend = net->backend;
   nequip_release_map(backend, &layer->linear_1);
   nequip_release_map(backend, &layer->linear_2);
   nequip_release_map(backend, &layer->skip);
-  if (layer->mace) mace_release_layer(backend, layer->mace);
+  if (layer->mace) net->update->release(backend, layer->mace);
   for (int k = 0; k < NEQUIP_MAX_HIDDEN; k++) mlff_buf_release(backend, &layer->hidden[k]);
   mlff_buf *const bufs[] = {&layer->rows, &layer->paths,    &layer->coupling, &layer->norm,
                             &layer->y,    &layer->z_values, &layer->scale};
@@ -396,7 +396,7 @@ void nequip_destroy(void *opaque)
   nequip_net *net = opaque;
   if (!net) return;
   mlff_backend *backend = net->backend;
-  for (int t = 0; net->layers && t < net->n_layers; t++) release_layer(backend, &net->layers[t]);
+  for (int t = 0; net->layers && t < net->n_layers; t++) release_layer(net, &net->layers[t]);
   free(net->layers);
   mlff_buf *const bufs[] = {&net->frequency,    &net->slot,    &net->bias,     &net->readout,  &net->radial.line,
                             &net->terms,        &net->x,       &net->grad_x,   &net->grad_y,   &net->node_energy,

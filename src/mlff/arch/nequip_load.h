@@ -22,6 +22,7 @@ typedef struct nequip_loader {
   const double *divisor;                           /* [n_layers] of messages */
   int n_first;                                     /* input channels of layer 0 */
   const char *linear_1, *linear_2;                 /* names of the matrices before and after messages */
+  int has_skip;                                    /* layer 0 adds its input to the messages */
   int is_reversed;                                 /* the vectors of pairs point from the neighbor to the center */
   int n_readout;
   const double *readout_width;

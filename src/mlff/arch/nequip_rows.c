@@ -7,7 +7,7 @@
 
 mlff_status nequip_no_memory(nequip_loader *in)
 {
-  return mlff_fail(in->error, MLFF_E_NOMEM, "out of memory while loading a nequip model");
+  return mlff_fail(in->error, MLFF_E_NOMEM, "out of memory while loading a model");
 }
 
 double *nequip_zeros(size_t n)

@@ -6,39 +6,38 @@ MLFF_INLINE int32_t slot_of(const mlff_mace_atoms *atoms, int64_t i)
   return atoms->species[i] < 0 ? -1 : atoms->slot[atoms->species[i]];
 }
 
+static int n_components(const mlff_nequip_row *row)
+{
+  return row->n_orders * row->n_orders;
+}
+
 /* ---- matrices of an element -------------------------------------------------------------------------------------- */
 
 void MLFF_CPU(mace_expand_cpu)(mlff_backend *backend, const mlff_mace_select_args *a)
 {
   (void) backend;
+  const int n = a->row.n[0], n_wide = a->wide.n[0];
   for (int64_t i = 0; i < a->atoms.n; i++) {
     const real *x = (const real *) a->x + i * a->row.ld;
     real *wide = (real *) a->wide_x + i * a->wide.ld;
     const int32_t slot = slot_of(&a->atoms, i);
     memset(wide, 0, (size_t) a->wide.ld * sizeof *wide);
-    for (int l = 0; slot >= 0 && l < a->wide.n_orders; l++) {
-      const int n = a->row.n[l];
-      for (int m = 0; m < 2 * l + 1; m++)
-        memcpy(wide + a->wide.offset[l] + m * a->wide.n[l] + slot * n, x + a->row.offset[l] + m * n,
-               (size_t) n * sizeof *x);
-    }
+    for (int k = 0; slot >= 0 && k < n_components(&a->wide); k++)
+      memcpy(wide + k * n_wide + slot * n, x + k * n, (size_t) n * sizeof *x);
   }
 }
 
 void MLFF_CPU(mace_pick_cpu)(mlff_backend *backend, const mlff_mace_select_args *a)
 {
   (void) backend;
+  const int n = a->row.n[0], n_wide = a->wide.n[0];
   for (int64_t i = 0; i < a->atoms.n; i++) {
     real *x = (real *) a->x + i * a->row.ld;
     const real *wide = (const real *) a->wide_x + i * a->wide.ld;
     const int32_t slot = slot_of(&a->atoms, i);
     memset(x, 0, (size_t) a->row.ld * sizeof *x);
-    for (int l = 0; slot >= 0 && l < a->wide.n_orders; l++) {
-      const int n = a->row.n[l];
-      for (int m = 0; m < 2 * l + 1; m++)
-        memcpy(x + a->row.offset[l] + m * n, wide + a->wide.offset[l] + m * a->wide.n[l] + slot * n,
-               (size_t) n * sizeof *x);
-    }
+    for (int k = 0; slot >= 0 && k < n_components(&a->wide); k++)
+      memcpy(x + k * n, wide + k * n_wide + slot * n, (size_t) n * sizeof *x);
   }
 }
 
@@ -57,11 +56,6 @@ void MLFF_CPU(mace_start_cpu)(mlff_backend *backend, const mlff_mace_start_args 
 /* ---- products ---------------------------------------------------------------------------------------------------- */
 
 enum { HARMONICS = MLFF_NEQUIP_HARMONICS };
-
-static int n_components(const mlff_nequip_row *row)
-{
-  return row->n_orders * row->n_orders;
-}
 
 /* One vector of channels. */
 MLFF_INLINE void product_forward(const mlff_mace_product_args *a, const real *coef, const real *in, int64_t n,
@@ -134,9 +128,12 @@ void MLFF_CPU(mace_product_cpu)(mlff_backend *backend, const mlff_mace_product_a
   for (int64_t i = 0; i < a->atoms.n; i++) {
     const int32_t slot = slot_of(&a->atoms, i);
     real *p = (real *) a->p + i * a->p_row.ld;
+    if (slot < 0) {
+      memset(p, 0, (size_t) a->p_row.ld * sizeof *p);
+      continue;
+    }
     const real *in = (const real *) a->a + i * a->a_row.ld, *coef = (const real *) a->coef + slot * a->n_coef * n;
-    if (slot < 0) memset(p, 0, (size_t) a->p_row.ld * sizeof *p);
-    for (int64_t c = 0; slot >= 0 && c < n; c += MLFF_VLEN) product_forward(a, coef + c, in + c, n, p + c);
+    for (int64_t c = 0; c < n; c += MLFF_VLEN) product_forward(a, coef + c, in + c, n, p + c);
   }
 }
 
@@ -147,10 +144,13 @@ void MLFF_CPU(mace_product_backward_cpu)(mlff_backend *backend, const mlff_mace_
   for (int64_t i = 0; i < a->atoms.n; i++) {
     const int32_t slot = slot_of(&a->atoms, i);
     real *grad = (real *) a->grad_a + i * a->a_row.ld;
+    if (slot < 0) {
+      memset(grad, 0, (size_t) a->a_row.ld * sizeof *grad);
+      continue;
+    }
     const real *in = (const real *) a->a + i * a->a_row.ld, *coef = (const real *) a->coef + slot * a->n_coef * n;
     const real *g = (const real *) a->grad_p + i * a->p_row.ld;
-    if (slot < 0) memset(grad, 0, (size_t) a->a_row.ld * sizeof *grad);
-    for (int64_t c = 0; slot >= 0 && c < n; c += MLFF_VLEN) product_backward(a, coef + c, in + c, g + c, n, grad + c);
+    for (int64_t c = 0; c < n; c += MLFF_VLEN) product_backward(a, coef + c, in + c, g + c, n, grad + c);
   }
 }
 
