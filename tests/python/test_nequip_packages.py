@@ -147,7 +147,7 @@ class Written(unittest.TestCase):
         }
         network, path = build_E3_equivariant_model(config), os.path.join(self.folder, "written.pth")
         torch.save({"config": config, "model_state_dict": network.state_dict(), "optimizer_state_dict": {}}, path)
-        head, tensors = sevennet.model(path, convert_nequip._head)
+        head, tensors = sevennet.model(path, convert_nequip.head_of)
         self.assertEqual((head["elements"], head["energy_offsets"]["C"]), (["O", "H", "C"], -3.5))
         self.assertEqual(head["nequip"]["message_divisor"], [3.5, 4.5, 5.5])
         self.assertTrue(

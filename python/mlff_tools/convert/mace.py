@@ -7,7 +7,8 @@ other activations than silu are refused by name.
 import numpy as np
 
 from ..model import modelfile
-from ..model.modelfile import SYMBOLS, ModelError
+from ..model.modelfile import ModelError
+from .nequip import head_of, require, require_all, symbols_of
 
 MIN_DISTANCE = 0.6  # A: nearer than any bond
 CITATION = (
@@ -35,30 +36,20 @@ EXPECTED = {
 }
 
 
-def _require(where, name, value, expected):
-    """Refuses, by name, an option that the engine does not have."""
-    if value != expected:
-        raise ModelError(f"{where}: {name} is {value!r}, which is not supported (possible: {expected!r})")
-
-
 def _check(source, where):
-    for path, expected in EXPECTED.items():
-        value = source
-        for key in path.split("."):
-            value = value.get(key) if isinstance(value, dict) else None
-        _require(where, path, value, expected)
+    require_all(source, EXPECTED, where)
     for t, layer in enumerate(source["layer"]):
-        _require(where, f"layer {t}: kind", layer["kind"], "plain")
-        _require(where, f"layer {t}: density", layer["density"], False)
-        _require(where, f"layer {t}: agnostic_product", layer["agnostic_product"], False)
+        require(where, f"layer {t}: kind", layer["kind"], "plain")
+        require(where, f"layer {t}: density", layer["density"], False)
+        require(where, f"layer {t}: agnostic_product", layer["agnostic_product"], False)
         if layer["skip"] not in SKIPS:
             raise ModelError(f"{where}: layer {t}: skip is {layer['skip']!r}, which is not supported")
     for readout in source["readout"]:
         last = readout["layer"] == len(source["layer"]) - 1
         if readout["kind"] != "linear":
-            _require(where, f"readout {readout['layer']}", readout["kind"], "mlp" if last else "linear")
-            _require(where, f"readout {readout['layer']}: activation", readout["activation"], "silu")
-    _require(where, "layers with a readout", [r["layer"] for r in source["readout"]], list(range(len(source["layer"]))))
+            require(where, f"readout {readout['layer']}", readout["kind"], "mlp" if last else "linear")
+            require(where, f"readout {readout['layer']}: activation", readout["activation"], "silu")
+    require(where, "layers with a readout", [r["layer"] for r in source["readout"]], list(range(len(source["layer"]))))
 
 
 def _head_of(source, name, where):
@@ -144,15 +135,8 @@ def described_model(source, tensors, head_name, where):
         _readout(source, tensors, head, out)
         out["energy_scale"] = tensors["scale"][head : head + 1].astype(np.float64)
         offsets = tensors["atomic_energies"][head].astype(np.float64) + float(tensors["shift"][head])
-        elements = [SYMBOLS[z] for z in source["atomic_numbers"]]
-        made = {
-            "architecture": "mace",
-            "elements": elements,
-            "cutoff": float(source["cutoff"]),
-            "units": {"length": "angstrom", "energy": "eV", "energy_in_eV": 1.0},
-            "energy_offsets": {e: float(x) for e, x in zip(elements, offsets)},
-            "mace": block,
-        }
+        elements = symbols_of(source["atomic_numbers"], where)
+        made = head_of(elements, source["cutoff"], {e: float(x) for e, x in zip(elements, offsets)}, block, "mace")
         for name in modelfile.mace_shapes(made):
             if name not in out:
                 out[name] = tensors[name]

@@ -66,10 +66,19 @@ PUBLISHED = {
 }
 
 
-def _require(where, name, value, expected):
+def require(where, name, value, expected):
     """Refuses, by name, an option that the engine does not have."""
     if value != expected:
         raise ModelError(f"{where}: {name} is {value!r}, which is not supported (possible: {expected!r})")
+
+
+def require_all(source, wanted, where):
+    """Refuses other values than those of wanted, a mapping of dotted keys."""
+    for path, expected in wanted.items():
+        value = source
+        for key in path.split("."):
+            value = value.get(key) if isinstance(value, dict) else None
+        require(where, path, value, expected)
 
 
 def channels(text, parity, where):
@@ -111,14 +120,15 @@ def read_nqx(path):
     return configuration, arrays
 
 
-def _head(elements, cutoff, offsets, block):
+def head_of(elements, cutoff, offsets, block, architecture="nequip"):
+    """What all heads of published networks in eV contain."""
     return {
-        "architecture": "nequip",
+        "architecture": architecture,
         "elements": elements,
         "cutoff": float(cutoff),
         "units": {"length": "angstrom", "energy": "eV", "energy_in_eV": 1.0},
         "energy_offsets": offsets,
-        "nequip": block,
+        architecture: block,
     }
 
 
@@ -143,7 +153,7 @@ def _nequix_block(c, n_channels):
     }
 
 
-def _elements(numbers, where):
+def symbols_of(numbers, where):
     unknown = [z for z in numbers if not isinstance(z, int) or not 0 < z < len(SYMBOLS)]
     if unknown or len(set(numbers)) != len(numbers):
         raise ModelError(f"{where}: atomic numbers {numbers}: must be different numbers from 1 to {len(SYMBOLS) - 1}")
@@ -158,10 +168,10 @@ def nequix_model(configuration, arrays, where):
     missing = [key for key in NEEDED if key not in c]
     if missing:
         raise ModelError(f"{where}: the first line lacks '{missing[0]}': not a Nequix file, or of another version")
-    _require(where, "index_weights", c["index_weights"], False)
-    _require(where, "layer_norm", c["layer_norm"], True)
-    elements = _elements(sorted(c["atomic_numbers"]), where)
-    head = _head(elements, c["cutoff"], {}, _nequix_block(c, channels(c["hidden_irreps"], "natural", where)))
+    require(where, "index_weights", c["index_weights"], False)
+    require(where, "layer_norm", c["layer_norm"], True)
+    elements = symbols_of(sorted(c["atomic_numbers"]), where)
+    head = head_of(elements, c["cutoff"], {}, _nequix_block(c, channels(c["hidden_irreps"], "natural", where)))
     shapes = modelfile.nequip_shapes(head)
     names = ["atom_energies", *modelfile.nequix_order(head)]
     while (
@@ -212,7 +222,7 @@ def _described_block(source, where):
     if envelope["kind"] == "polynomial":
         cutoff_function = {"kind": "polynomial", "p": float(envelope["p"])}
     else:
-        _require(where, "radial_basis.envelope.kind", envelope["kind"], "xplor")
+        require(where, "radial_basis.envelope.kind", envelope["kind"], "xplor")
         cutoff_function = {"kind": "xplor", "onset": float(envelope["r_on"])}
     if nequix:
         divisor = [math.sqrt(source["avg_n_neighbors"])] * len(layers)
@@ -240,15 +250,11 @@ def _described_block(source, where):
 
 def described_model(source, tensors, where):
     """(head, tensors) of the `nequip` model that a description and its tensors define."""
-    for path, expected in EXPECTED.items():
-        value = source
-        for key in path.split("."):
-            value = value.get(key) if isinstance(value, dict) else None
-        _require(where, path, value, expected)
+    require_all(source, EXPECTED, where)
     if source.get("variant") not in ("nequix", "sevennet"):
         raise ModelError(f"{where}: variant is {source.get('variant')!r}: nequix and sevennet are supported")
     out, block = dict(tensors), _described_block(source, where)
-    elements = _elements(source["atomic_numbers"], where)
+    elements = symbols_of(source["atomic_numbers"], where)
     try:
         if source["variant"] == "nequix":
             offsets = source["shift"] + out.pop("atom_energies").astype(np.float64)
@@ -258,7 +264,7 @@ def described_model(source, tensors, where):
             block["n_readout"] = [len(out[f"readout.{k}"]) for k in range(8) if f"readout.{k + 1}" in out]
     except KeyError as e:
         raise ModelError(f"{where}: the weights have no tensor {e}") from e
-    head = _head(elements, source["cutoff"], {e: float(x) for e, x in zip(elements, offsets)}, block)
+    head = head_of(elements, source["cutoff"], {e: float(x) for e, x in zip(elements, offsets)}, block)
     for t, (layer, described) in enumerate(zip(modelfile.nequip_layers(head), source["layer"])):
         if [list(path) for path in layer.paths] != described["paths"]:
             raise ModelError(f"{where}: layer {t} has other paths than l3, l1, l2 in order give")
@@ -275,7 +281,7 @@ def read(args, read_description):
     else:
         sha256, source = modelfile.sha256_of(path), {}
         if path.endswith((".pth", ".pt")):
-            head, tensors = sevennet.model(path, _head)
+            head, tensors = sevennet.model(path, head_of)
         else:
             head, tensors = nequix_model(*read_nqx(path), path)
     published = PUBLISHED.get(sha256, {})

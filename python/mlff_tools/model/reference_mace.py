@@ -10,25 +10,23 @@ import numpy as np
 
 from .modelfile import nequip_paths
 from .reference_nequip import (
+    Messages,
     RadialNetwork,
-    clebsch_gordan,
+    bessel,
     dsilu,
     harmonics,
     linear,
     linear_back,
     polynomial_cutoff,
     silu,
-    sum_by,
 )
 
 
 def radial_basis(head, tensors, r):
     """Radial functions times the cutoff function [E, n], and their derivatives."""
-    k, rc, r1 = tensors["radial_frequencies"], head["cutoff"], r[:, None]
-    phi = sqrt(2 / rc) * np.sin(k * r1) / r1
-    dphi = (sqrt(2 / rc) * k * np.cos(k * r1) - phi) / r1
-    f, df = (values[:, None] for values in polynomial_cutoff(head["mace"]["cutoff_function"]["p"], rc, r))
-    return phi * f, dphi * f + phi * df
+    cutoff, r = head["cutoff"], r[:, None]
+    f, df = polynomial_cutoff(head["mace"]["cutoff_function"]["p"], cutoff, r)
+    return bessel(sqrt(2 / cutoff), tensors["radial_frequencies"], r, f, df)
 
 
 def _select(weight, species, x):
@@ -71,13 +69,13 @@ class _Layer:
 
     def __init__(self, head, tensors, t, species, edges):
         p = head["mace"]
-        self.species, self.i, self.j, self.y = species, *edges
-        self.lmax, self.divisor, self.skip = p["lmax"], p["avg_num_neighbors"][t], p["skip"][t]
+        self.species, self.lmax, self.skip = species, p["lmax"], p["skip"][t]
         self.act_norm, self.is_last = p["activation_norm"], t == p["n_layers"] - 1
         self.radial = RadialNetwork(p["radial_network"], tensors, f"layers.{t}.radial_mlp")
         self.orders = range(1 if self.is_last else p["n_orders"])
         inputs = dict.fromkeys(range(p["n_orders"] if t else 1), p["n_channels"])
-        self.paths, _ = nequip_paths(inputs, range(p["lmax"] + 1), p["lmax"], True)
+        paths, _ = nequip_paths(inputs, range(p["lmax"] + 1), p["lmax"], True)
+        self.messages = Messages(paths, p["avg_num_neighbors"][t], edges)
         self.w = {
             kind: {l: tensors[f"layers.{t}.{kind}.l{l}"] for l in range(4) if f"layers.{t}.{kind}.l{l}" in tensors}
             for kind in ("linear_up", "linear", "skip", "product.linear")
@@ -87,22 +85,12 @@ class _Layer:
         ]
         self.readout = [tensors[f"readout.{t}.{k}"] for k in range(2) if f"readout.{t}.{k}" in tensors]
 
-    def _coupling(self, path):
-        c = clebsch_gordan(path.l1, path.l2, path.l3) * (sqrt(2 * path.l3 + 1) / self.divisor)
-        return np.einsum("ej,ijk->eik", self.y[path.l2], c, optimize=True), c
-
-    def _parts(self, path):
-        return slice(path.column, path.column + path.mul), slice(path.row, path.row + path.mul)
-
     def forward(self, x, basis):
         """Features after the layer, and what its readout gives, [N]."""
-        self.x, self.weights, n = x, self.radial.forward(basis), len(self.species)
-        self.mixed = {l: linear(self.w["linear_up"][l], v) for l, v in x.items()}
-        sums = {l: np.zeros((n, w.shape[1], 2 * l + 1)) for l, w in self.w["linear"].items()}
-        for path in self.paths:
-            columns, rows = self._parts(path)
-            message = np.matmul(self.mixed[path.l1][self.j], self._coupling(path)[0])
-            sums[path.l3][:, rows] += sum_by(self.i, message * self.weights[:, columns, None], n)
+        self.x = x
+        mixed = {l: linear(self.w["linear_up"][l], v) for l, v in x.items()}
+        n_rows = {l: w.shape[1] for l, w in self.w["linear"].items()}
+        sums = self.messages.forward(mixed, self.radial.forward(basis), n_rows)
         z = {l: linear(self.w["linear"][l], v) for l, v in sums.items()}
         if self.skip == "messages":
             z = {l: _select(self.w["skip"][l], self.species, v) for l, v in z.items()}
@@ -139,15 +127,7 @@ class _Layer:
             else:
                 gin[l] += _select_back(w, self.species, gx[l])
         gsums = {l: linear_back(self.w["linear"][l], g) for l, g in gz.items()}
-        gmixed, gweights = {l: np.zeros_like(v) for l, v in self.mixed.items()}, np.zeros_like(self.weights)
-        for path in self.paths:
-            columns, rows = self._parts(path)
-            g, w, there = gsums[path.l3][self.i, rows], self.weights[:, columns, None], self.mixed[path.l1][self.j]
-            coupling, c = self._coupling(path)
-            back = np.matmul(g, coupling.transpose(0, 2, 1))
-            gweights[:, columns] = (back * there).sum(2)
-            gmixed[path.l1] += sum_by(self.j, back * w, len(self.species))
-            gy[path.l2] += np.einsum("eik,ijk->ej", np.matmul((there * w).transpose(0, 2, 1), g), c, optimize=True)
+        gmixed, gweights = self.messages.backward(gsums, gy)
         for l, g in gmixed.items():
             gin[l] += linear_back(self.w["linear_up"][l], g)
         return gin, self.radial.backward(gweights)
@@ -160,7 +140,7 @@ def mace(head, tensors, species, i, j, vectors):
     u = -vectors / r[:, None]
     y, dy = harmonics(u, p["lmax"])
     basis, dbasis = radial_basis(head, tensors, r)
-    layers = [_Layer(head, tensors, t, species, (i, j, y)) for t in range(p["n_layers"])]
+    layers = [_Layer(head, tensors, t, species, (i, j, y, len(species))) for t in range(p["n_layers"])]
     x, energy = {0: tensors["embedding"].T[species][:, :, None] / sqrt(len(head["elements"]))}, np.zeros(len(species))
     scale = float(tensors["energy_scale"][0])
     for layer in layers:

@@ -98,9 +98,13 @@ def radial_basis(head, tensors, r):
     """Radial functions times the cutoff function [E, n], and their derivatives."""
     basis, rc, r = head["nequip"]["radial_basis"], head["cutoff"], r[:, None]
     k = tensors["radial_frequencies"] if basis["kind"] == "trained" else np.pi * np.arange(1, basis["n"] + 1) / rc
-    phi = 2 / rc * np.sin(k * r) / r
-    dphi = (2 / rc * k * np.cos(k * r) - phi) / r
-    f, df = cutoff_function(head, r)
+    return bessel(2 / rc, k, r, *cutoff_function(head, r))
+
+
+def bessel(factor, k, r, f, df):
+    """factor sin(k r)/r f(r) [E, n] and its derivative; r, f and its derivative df are [E, 1]."""
+    phi = factor * np.sin(k * r) / r
+    dphi = (factor * k * np.cos(k * r) - phi) / r
     return phi * f, dphi * f + phi * df
 
 
@@ -155,35 +159,67 @@ class RadialNetwork:
         return g
 
 
+class Messages:
+    """Sums over the neighbors of an atom of their features, by paths: forward keeps what backward needs.
+
+    edges: center i and neighbor j [E], harmonics y[l] [E, 2l+1], number of atoms."""
+
+    def __init__(self, paths, divisor, edges):
+        self.paths, self.divisor = paths, divisor
+        self.i, self.j, self.y, self.n_atoms = edges
+
+    def _coefficients(self, path):
+        return clebsch_gordan(path.l1, path.l2, path.l3) * (sqrt(2 * path.l3 + 1) / self.divisor)
+
+    def _coupling(self, path):
+        """[E, 2l1+1, 2l3+1]: what a feature of the neighbor becomes at the centre, but for the radial weight."""
+        return np.einsum("ej,ijk->eik", self.y[path.l2], self._coefficients(path), optimize=True)
+
+    def _parts(self, path):
+        return slice(path.column, path.column + path.mul), slice(path.row, path.row + path.mul)
+
+    def forward(self, features, weights, n_rows):
+        """Sums [N, n_rows[l], 2l+1] of each order l, from features of all atoms and weights [E, columns]."""
+        self.features, self.weights = features, weights
+        sums = {l: np.zeros((self.n_atoms, n, 2 * l + 1)) for l, n in n_rows.items()}
+        for path in self.paths:
+            columns, rows = self._parts(path)
+            message = np.matmul(features[path.l1][self.j], self._coupling(path))
+            sums[path.l3][:, rows] += sum_by(self.i, message * weights[:, columns, None], self.n_atoms)
+        return sums
+
+    def backward(self, gsums, gy):
+        """Gradients of features and weights; adds to gy[l], [E, 2l+1]."""
+        gfeatures = {l: np.zeros_like(v) for l, v in self.features.items()}
+        gweights = np.zeros_like(self.weights)
+        for path in self.paths:
+            columns, rows = self._parts(path)
+            g, w, there = gsums[path.l3][self.i, rows], self.weights[:, columns, None], self.features[path.l1][self.j]
+            back = np.matmul(g, self._coupling(path).transpose(0, 2, 1))
+            gweights[:, columns] = (back * there).sum(2)
+            gfeatures[path.l1] += sum_by(self.j, back * w, self.n_atoms)
+            gcoupling = np.matmul((there * w).transpose(0, 2, 1), g)
+            gy[path.l2] += np.einsum("eik,ijk->ej", gcoupling, self._coefficients(path), optimize=True)
+        return gfeatures, gweights
+
+
 class _Layer:
     """One layer: forward keeps what backward needs."""
 
     def __init__(self, head, tensors, t, shape, edges):
         p = head["nequip"]
-        self.shape, self.i, self.j, self.y, self.n_atoms = shape, *edges
-        self.divisor, self.act_norm, self.norm = p["message_divisor"][t], p["activation_norm"], p["norm"]
+        self.shape, self.act_norm, self.norm = shape, p["activation_norm"], p["norm"]
+        self.messages = Messages(shape.paths, p["message_divisor"][t], edges)
         self.radial = RadialNetwork(p["radial_network"], tensors, f"layers.{t}.radial_mlp")
         self.w = {
             kind: {l: tensors[f"layers.{t}.{kind}.l{l}"] for l in range(4) if f"layers.{t}.{kind}.l{l}" in tensors}
             for kind in ("linear_1", "linear_2", "skip", "norm")
         }
 
-    def _coupling(self, path):
-        """[E, 2l1+1, 2l3+1]: what a feature of the neighbor becomes at the centre, but for the radial weight."""
-        c = clebsch_gordan(path.l1, path.l2, path.l3) * (sqrt(2 * path.l3 + 1) / self.divisor)
-        return np.einsum("ej,ijk->eik", self.y[path.l2], c, optimize=True)
-
-    def _parts(self, path):
-        return slice(path.column, path.column + path.mul), slice(path.row, path.row + path.mul)
-
     def forward(self, x, basis):
-        self.x, self.weights = x, self.radial.forward(basis)
-        self.mixed = {l: linear(self.w["linear_1"][l], v) for l, v in x.items()}
-        sums = {l: np.zeros((self.n_atoms, self.shape.rows(l), 2 * l + 1)) for l in self.shape.sums}
-        for path in self.shape.paths:
-            columns, rows = self._parts(path)
-            message = np.matmul(self.mixed[path.l1][self.j], self._coupling(path))
-            sums[path.l3][:, rows] += sum_by(self.i, message * self.weights[:, columns, None], self.n_atoms)
+        mixed = {l: linear(self.w["linear_1"][l], v) for l, v in x.items()}
+        n_rows = {l: self.shape.rows(l) for l in self.shape.sums}
+        sums = self.messages.forward(mixed, self.radial.forward(basis), n_rows)
         self.z = {l: linear(self.w["linear_2"][l], v) for l, v in sums.items()}
         for l in self.w["skip"]:
             self.z[l] += linear(self.w["skip"][l], x[l])
@@ -233,17 +269,7 @@ class _Layer:
         """Gradients of the inputs and of the radial functions from that of the outputs; adds to gy[l], [E, 2l+1]."""
         gz = self._normalise_back(self._gate_back(gx))
         gsums = {l: linear_back(self.w["linear_2"][l], g) for l, g in gz.items()}
-        gmixed = {l: np.zeros_like(v) for l, v in self.mixed.items()}
-        gweights = np.zeros_like(self.weights)
-        for path in self.shape.paths:
-            columns, rows = self._parts(path)
-            g, w, there = gsums[path.l3][self.i, rows], self.weights[:, columns, None], self.mixed[path.l1][self.j]
-            back = np.matmul(g, self._coupling(path).transpose(0, 2, 1))
-            gweights[:, columns] = (back * there).sum(2)
-            gmixed[path.l1] += sum_by(self.j, back * w, self.n_atoms)
-            gcoupling = np.matmul((there * w).transpose(0, 2, 1), g)
-            c = clebsch_gordan(path.l1, path.l2, path.l3) * (sqrt(2 * path.l3 + 1) / self.divisor)
-            gy[path.l2] += np.einsum("eik,ijk->ej", gcoupling, c, optimize=True)
+        gmixed, gweights = self.messages.backward(gsums, gy)
         gin = {l: linear_back(self.w["linear_1"][l], g) for l, g in gmixed.items()}
         for l, w in self.w["skip"].items():
             gin[l] += linear_back(w, gz[l])
