@@ -7,6 +7,7 @@ constants, M10 isolated atoms, M11 paths, M12 every layer has a readout, M13 ord
 
 import json
 import os
+import shutil
 
 import helpers
 import numpy as np
@@ -160,3 +161,16 @@ def test_bad_files(tmp_path, converted, change, text):
     modelfile.write(str(tmp_path / "bad"), head, tensors, {})
     with pytest.raises(mlff.Error, match=text):
         mlff.Model(str(tmp_path / "bad.yaml"))
+
+
+@published
+@pytest.mark.parametrize("kind, name", [("mace", "mace_tiny_mp"), ("nequip", "nequip_tiny")])
+def test_incomplete_description(tmp_path, kind, name):
+    source = modelfile.load_yaml(os.path.join(helpers.PUBLISHED, name + ".yaml"))
+    del source["layer"]
+    (tmp_path / "part.yaml").write_text(modelfile.dump_yaml(source))
+    shutil.copy(os.path.join(helpers.PUBLISHED, name + ".safetensors"), tmp_path)
+    path = str(tmp_path / "part.yaml")
+    text = helpers.refusal(convert.main, [kind, path, "-o", str(tmp_path / "out")])
+    assert text == f"mlff convert: error: {path}: is not a complete description: key 'layer' is missing\n"
+    assert not (tmp_path / "out.yaml").exists()

@@ -19,6 +19,7 @@ have is refused by name.
 """
 
 import argparse
+import contextlib
 import os
 import re
 import typing
@@ -323,6 +324,18 @@ def _read_painn(args):
     return source, head, out, trained, extra
 
 
+@contextlib.contextmanager
+def _described(path):
+    """ModelError for a description that lacks a key, or has one of another type."""
+    try:
+        yield
+    except (LookupError, TypeError, AttributeError) as e:
+        if not str(path).endswith((".yaml", ".yml")):
+            raise
+        what = f"key {e} is missing" if isinstance(e, KeyError) else str(e)
+        raise ModelError(f"{path}: is not a complete description: {what}") from e
+
+
 def convert(args):
     """Converts the source of the command line. Returns (yaml path, complete head)."""
     path = args.source
@@ -332,7 +345,8 @@ def convert(args):
         raise ModelError(f"{path}: no such file")
     if path is not None and os.path.isdir(path) and args.kind not in ("ani", "fennol"):
         raise ModelError(f"{path}: is a folder; a file is expected")
-    source, head, out, trained, extra = KINDS[args.kind].read(args)
+    with _described(path):
+        source, head, out, trained, extra = KINDS[args.kind].read(args)
     path = path or source["source"]
     name, random = re.sub(r"\.(yaml|safetensors)$", "", args.output), source.get("random")
     head.update(
