@@ -4,10 +4,16 @@ Weights are small enough that forces on water are a few eV/A and large enough th
 H, O and C are known; C did not occur in "training", which the tests of `domain` use.
 """
 
+import os
+import sys
+
 import numpy as np
 
 from mlff_tools.convert import orb as convert_orb
 from mlff_tools.model import modelfile, reference
+
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))  # without pytest
+import random_mace  # noqa: E402
 
 ELEMENTS = ["H", "C", "O"]
 # Short-range repulsion that acts in water: on bonds, on hydrogens of a molecule and on some oxygens.
@@ -164,38 +170,11 @@ def nequip(path, seed=6, variant="nequix", n_layers=3, cutoff=3.8):
 
 
 def mace(path, seed=10, n_layers=2, cutoff=3.8, lmax=2, n_channels=8):
-    """Polynomials are sums of A_00 and of squares of each order."""
-    h = head(
-        "random-mace",
-        "mace",
-        cutoff,
-        {
-            "n_layers": n_layers,
-            "lmax": lmax,
-            "n_orders": 1,
-            "n_channels": n_channels,
-            "degree": [2] * n_layers,
-            "skip": ["messages"] + ["features"] * (n_layers - 1),
-            "products": [1, 1, (lmax + 1) ** 2, lmax + 1] * n_layers,
-            "avg_num_neighbors": [4.0] * n_layers,
-            "n_basis": 6,
-            "cutoff_function": {"kind": "polynomial", "p": 5.0},
-            "radial_network": {"hidden": [12, 12], "activation_norm": 0.5955, "fan_in": "sqrt"},
-            "n_readout": 6,
-            "activation_norm": 0.5955,
-        },
+    block = random_mace.block(
+        n_layers, lmax, n_channels, n_basis=6, hidden=[12, 12], avg_num_neighbors=4.0, n_readout=6
     )
-    rng, tensors = np.random.default_rng(seed), {}
-    for name, shape in modelfile.mace_shapes(h).items():
-        tensors[name] = rng.standard_normal(shape)
-        if name == "radial_frequencies":
-            tensors[name] = np.pi / cutoff * (np.arange(6) + 1) + 0.05 * tensors[name]
-        elif name.endswith("degree_1.rows"):
-            tensors[name] = np.array([[0.0, 0.0, 0.0, 1.0]])
-        elif name.endswith("degree_2.rows"):
-            orders = [l for l in range(lmax + 1) for _ in range(2 * l + 1)]
-            tensors[name] = np.array([[0.0, i, i, l, 1 / np.sqrt(2 * l + 1)] for i, l in enumerate(orders)])
-    return write(path, h, tensors)
+    h = head("random-mace", "mace", cutoff, block)
+    return write(path, h, random_mace.tensors(h, seed))
 
 
 def write(path, h, tensors):

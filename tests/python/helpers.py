@@ -6,6 +6,7 @@ import os
 import subprocess
 
 import numpy as np
+import random_mace
 
 from mlff_tools.convert import orb as convert_orb
 from mlff_tools.model import engine, modelfile, selftest
@@ -189,32 +190,9 @@ def nequip(variant="nequix", seed=0, cutoff=4.2, elements=("H", "C", "O"), n_cha
 
 
 def mace(seed=0, cutoff=4.2, elements=("H", "C", "O"), n_channels=5, lmax=2, n_layers=2):
-    """A random MACE network as (head, tensors); its polynomials are sums of A_00 and of squares of each order."""
+    """A random MACE network as (head, tensors)."""
     head = common_head("random-mace", "mace", list(elements), cutoff)
-    head["mace"] = {
-        "n_layers": n_layers,
-        "lmax": lmax,
-        "n_orders": 1,
-        "n_channels": n_channels,
-        "degree": [2] * n_layers,
-        "skip": ["messages"] + ["features"] * (n_layers - 1),
-        "products": [1, 1, (lmax + 1) ** 2, lmax + 1] * n_layers,
-        "avg_num_neighbors": [11.3] * n_layers,
-        "n_basis": 5,
-        "cutoff_function": {"kind": "polynomial", "p": 5.0},
-        "radial_network": {"hidden": [7, 7], "activation_norm": 0.595529907587252, "fan_in": "sqrt"},
-        "n_readout": 4,
-        "activation_norm": 0.595529907587252,
-    }
-    orders = [l for l in range(lmax + 1) for _ in range(2 * l + 1)]
-    rng, tensors = np.random.default_rng(seed), {}
-    for name, shape in modelfile.mace_shapes(head).items():
-        tensors[name] = rng.normal(size=shape).astype(np.float32)
-        if name == "radial_frequencies":
-            tensors[name] = np.pi / cutoff * np.arange(1, 6) * rng.uniform(0.9, 1.1, 5)
-        elif name.endswith("degree_1.rows"):
-            tensors[name] = np.array([[0.0, 0.0, 0.0, 1.0]])
-        elif name.endswith("degree_2.rows"):
-            tensors[name] = np.array([[0.0, i, i, l, 1 / np.sqrt(2 * l + 1)] for i, l in enumerate(orders)])
-    tensors["energy_scale"] = np.array([0.75])
-    return head, tensors
+    head["mace"] = random_mace.block(
+        n_layers, lmax, n_channels, n_basis=5, hidden=[7, 7], avg_num_neighbors=11.3, n_readout=4
+    )
+    return head, random_mace.tensors(head, seed)

@@ -1,0 +1,39 @@
+"""Random MACE networks: block and tensors of model files. Polynomials are sums of A_00 and of squares of each order."""
+
+import numpy as np
+
+from mlff_tools.model import modelfile
+
+
+def block(n_layers, lmax, n_channels, n_basis, hidden, avg_num_neighbors, n_readout):
+    """Layer 0 has matrices of the element on messages, the others on features."""
+    return {
+        "n_layers": n_layers,
+        "lmax": lmax,
+        "n_orders": 1,
+        "n_channels": n_channels,
+        "degree": [2] * n_layers,
+        "skip": ["messages"] + ["features"] * (n_layers - 1),
+        "products": [1, 1, (lmax + 1) ** 2, lmax + 1] * n_layers,
+        "avg_num_neighbors": [avg_num_neighbors] * n_layers,
+        "n_basis": n_basis,
+        "cutoff_function": {"kind": "polynomial", "p": 5.0},
+        "radial_network": {"hidden": hidden, "activation_norm": 0.595529907587252, "fan_in": "sqrt"},
+        "n_readout": n_readout,
+        "activation_norm": 0.595529907587252,
+    }
+
+
+def tensors(head, seed):
+    """Normally distributed weights, frequencies near those of Bessel functions."""
+    p, rng, found = head["mace"], np.random.default_rng(seed), {}
+    orders = [l for l in range(p["lmax"] + 1) for _ in range(2 * l + 1)]
+    for name, shape in modelfile.mace_shapes(head).items():
+        found[name] = rng.standard_normal(shape)
+        if name == "radial_frequencies":
+            found[name] = np.pi / head["cutoff"] * (np.arange(p["n_basis"]) + 1) + 0.05 * found[name]
+        elif name.endswith("degree_1.rows"):
+            found[name] = np.array([[0.0, 0.0, 0.0, 1.0]])
+        elif name.endswith("degree_2.rows"):
+            found[name] = np.array([[0.0, i, i, l, 1 / np.sqrt(2 * l + 1)] for i, l in enumerate(orders)])
+    return found
