@@ -96,10 +96,11 @@ def environment(build):
 
 
 def with_ccache(env):
-    """Compiles through ccache, so that builds share objects. The names of the compilers are fixed because
-    scikit-build-core would use other ones."""
-    names = {"CMAKE_C_COMPILER_LAUNCHER": "ccache", "CMAKE_CXX_COMPILER_LAUNCHER": "ccache", "CC": "cc", "CXX": "c++"}
-    return {**names, **env} if shutil.which("ccache") else env
+    """Compiles through ccache, so that builds and checkouts share objects: paths are relative to this checkout. The
+    names of the compilers are fixed because scikit-build-core would use other ones."""
+    launchers = {f"CMAKE_{language}_COMPILER_LAUNCHER": "ccache" for language in ("C", "CXX", "CUDA")}
+    settings = {**launchers, "CC": "cc", "CXX": "c++", "CCACHE_BASEDIR": ROOT, "CCACHE_NOHASHDIR": "1"}
+    return {**settings, **env} if shutil.which("ccache") else env
 
 
 def train_python():
@@ -210,7 +211,7 @@ def build_apart(result, env, where, options, targets=(), limit=None, within=()):
     if limit:
         build = ["timeout", str(limit), *build]
     os.makedirs(where, exist_ok=True)
-    env = env if within else with_ccache(env)
+    env = with_ccache(env)
     for command in ([] if os.path.exists(os.path.join(where, "build.ninja")) else [configure]) + [build]:
         code, output = run([*within, *command], env)
         with open(os.path.join(where, "build.log"), "a", encoding="utf-8") as f:
