@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 
+import nightly
 import numpy as np
 import pytest
 
@@ -81,7 +82,14 @@ def test_combination(system, size, protocol, potential, tmp_path):
 
 
 @pytest.mark.parametrize("system", MATERIALS)
-@pytest.mark.parametrize("size,protocol", [("small", p) for p in PROTOCOLS] + [("medium", "npt"), ("large", "nve")])
+@pytest.mark.parametrize(
+    "size,protocol",
+    [
+        ("small", "nve"),
+        ("medium", "npt"),
+        *(pytest.param(*row, marks=nightly.only) for row in (("small", "nvt"), ("small", "npt"), ("large", "nve"))),
+    ],
+)
 def test_universal_model(system, size, protocol, tmp_path):
     """The shipped model of 89 elements runs all materials; from the boxes of the decks nothing flies apart."""
     code, output = run(

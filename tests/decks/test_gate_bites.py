@@ -32,7 +32,8 @@ def test_slow_ones_are_there():
 
 
 @pytest.mark.parametrize(
-    "plant", [pytest.param(p, id=p.name, marks=[nightly.only] if p.how == "instructions" else []) for p in QUICK]
+    "plant",
+    [pytest.param(p, id=p.name, marks=[nightly.only] if p.how in ("instructions", "speed") else []) for p in QUICK],
 )
 def test_caught(plant):
     needs(plant.how)

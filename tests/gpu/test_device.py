@@ -14,8 +14,8 @@ from test_domain import OUTSIDE, painn, warnings
 
 
 def side(model):
-    """Molecules along an edge of the box. Orb is slow on the simulated GPU."""
-    return 2 if model == "orb" else 3
+    """Molecules along an edge of the box. Large models are slow on the simulated GPU."""
+    return 2 if model in ("orb", "nequix", "mace") else 3
 
 
 def dynamics(name, folder, options, model, n=3, steps=20, more=""):

@@ -164,11 +164,11 @@ def test_same_model(tmp_path):
 def test_ranks(zoo, tmp_path, newton):
     """Trajectories with a new list in every step, atoms that change their rank, on one rank and on several: the same,
     and no evaluation is repeated."""
-    ends, box = {}, np.array([5, 3, 3]) * 3.1
+    ends, box = {}, np.array([4, 2, 2]) * 3.1
     for ranks in (1, 2, 4) if nightly.NIGHTLY else (1, 4):
         folder = tmp_path / str(ranks)
         folder.mkdir()
-        random = Case("r", water((5, 3, 3)), mlff(zoo["nequix"], options=f"{FP64} inner {zoo['painn']}"), newton=newton)
+        random = Case("r", water((4, 2, 2)), mlff(zoo["nequix"], options=f"{FP64} inner {zoo['painn']}"), newton=newton)
         text = random.text(str(folder), single_point=False) + "velocity all create 900 4711 loop all\n"
         text += f"fix 1 all nve\ntimestep 1e-4\n{respa(4)}\nneigh_modify every 1 delay 0 check no\nrun 10\n"
         text += END.format("random")

@@ -8,6 +8,7 @@ import time
 
 import helpers
 import kills
+import nightly
 import numpy as np
 import pytest
 from helpers import assert_near
@@ -93,7 +94,10 @@ def test_temperature_of_the_frames(turned, tmp_path):
 
 
 @needs_lmp
-@pytest.mark.parametrize("cell, turned", [("iso", False), ("aniso", False), ("tri", False), ("tri", True)])
+@pytest.mark.parametrize(
+    "cell, turned",
+    [("iso", False), ("aniso", False), pytest.param("tri", False, marks=nightly.only), ("tri", True)],
+)
 def test_pressure_makes_volumes(cell, turned, tmp_path):
     """Under 3 GPa silicon of Stillinger and Weber (bulk modulus 101 GPa) is smaller by 2.9 %, in any cell."""
     start, volumes = silicon(2, turned), []

@@ -121,13 +121,13 @@ class Runs(unittest.TestCase):
 
     def test_killed_and_gone_on_with(self):
         draw = random.Random(20)
-        moments = [draw.randint(1, 25) for _ in range(10 if NIGHTLY else 4)]
+        moments = [draw.randint(1, 25) for _ in range(10 if NIGHTLY else 3)]
         variants = [(self.data, {}), (self.mixed, {"optimizer": "adam"}), (self.mixed, {})]
-        for k, (data, keys) in enumerate(variants):
+        for k, (data, keys) in enumerate(variants if NIGHTLY else variants[:2]):
             settings = config(steps=80, **keys)
             self.train(f"whole{k}", data, settings)
             killed = self.killed(f"parts{k}", data, settings, moments)
-            self.assertGreaterEqual(killed, 3)
+            self.assertGreaterEqual(killed, 3 if NIGHTLY else 2)
             self.assert_same_files(f"whole{k}", f"parts{k}")
 
     def test_jumps_survive_a_kill(self):

@@ -55,9 +55,9 @@ static int gate(const char *rules_text, const mlffprof_report *a, const mlffprof
  * little narrow), and the test accuses at its level. */
 START_TEST(intervals_cover)
 {
-  enum { N_TRIALS = 100 };
+  const int n = test_cases(100, 20);
   int n_covered = 0, n_wrong = 0, n_found = 0;
-  for (uint64_t seed = 1; seed <= N_TRIALS; seed++) {
+  for (uint64_t seed = 1; seed <= (uint64_t) n; seed++) {
     mlffprof_report *a = prof_report_of(NULL, 400, 10, 1, seed), *b = prof_report_of(NULL, 400, 10, 1, 1000 + seed);
     mlffprof_report *c = prof_report_of(NULL, 400, 10.5, 1, 2000 + seed);
     mlffprof_ratio same, more;
@@ -71,9 +71,9 @@ START_TEST(intervals_cover)
     mlffprof_report_free(b);
     mlffprof_report_free(c);
   }
-  ck_assert_int_ge(n_covered, 85);
-  ck_assert_int_le(n_wrong, 11);
-  ck_assert_int_ge(n_found, 95);
+  ck_assert_int_ge(100 * n_covered, 85 * n);
+  ck_assert_int_le(100 * n_wrong, 11 * n);
+  ck_assert_int_ge(100 * n_found, 95 * n);
 }
 END_TEST
 

@@ -74,14 +74,17 @@ END_TEST
 START_TEST(sizes)
 {
   mlff_yaml *root = NULL;
-  char *large = repeated("", " ", MLFF_YAML_MAX_BYTES + 1, ""), *many = repeated("[", "0,", MLFF_YAML_MAX_NODES, "]");
+  char *large = repeated("", " ", MLFF_YAML_MAX_BYTES + 1, "");
   ck_assert_int_eq(parse(large, &root), MLFF_FAULT_FORMAT);
   ck_assert_str_eq(fault.text, "x.yaml: 67108865 bytes, at most 67108864 are allowed");
-  ck_assert_int_eq(parse(many, &root), MLFF_FAULT_FORMAT); /* and the list itself */
-  ck_assert_str_eq(fault.text, "x.yaml:1: more than 4194304 values");
-  mlff_arena_free(&arena);
   free(large);
-  free(many);
+  if (test_cases(1, 0)) {
+    char *many = repeated("[", "0,", MLFF_YAML_MAX_NODES, "]");
+    ck_assert_int_eq(parse(many, &root), MLFF_FAULT_FORMAT); /* and the list itself */
+    ck_assert_str_eq(fault.text, "x.yaml:1: more than 4194304 values");
+    free(many);
+  }
+  mlff_arena_free(&arena);
 }
 END_TEST
 
@@ -127,10 +130,12 @@ static double seconds_of_structures(size_t n)
 /* Four times as many items take four times as long, not sixteen. */
 START_TEST(time_is_linear)
 {
-  const double one = seconds_of_structures(10000), four = seconds_of_structures(40000);
-  ck_assert_msg(four < 8 * one, "10000 structures: %.2f s, 40000: %.2f s", one, four);
-  const double keys_one = seconds_of_keys(50), keys_four = seconds_of_keys(200);
-  ck_assert_msg(keys_four < 8 * keys_one, "50000 keys: %.2f s, 200000: %.2f s", keys_one, keys_four);
+  const int n = test_cases(10000, 2000), n_keys = test_cases(50, 10);
+  const double one = seconds_of_structures((size_t) n), four = seconds_of_structures((size_t) n * 4);
+  ck_assert_msg(four < 8 * one, "%d structures: %.2f s, 4 times as many: %.2f s", n, one, four);
+  const double keys_one = seconds_of_keys(n_keys), keys_four = seconds_of_keys(4 * n_keys);
+  ck_assert_msg(keys_four < 8 * keys_one, "%d keys: %.2f s, 4 times as many: %.2f s", 1000 * n_keys, keys_one,
+                keys_four);
 }
 END_TEST
 
