@@ -95,8 +95,7 @@ def test_temperature_of_the_frames(turned, tmp_path):
 
 @needs_lmp
 @pytest.mark.parametrize(
-    "cell, turned",
-    [("iso", False), ("aniso", False), pytest.param("tri", False, marks=nightly.only), ("tri", True)],
+    "cell, turned", [("iso", False), ("aniso", False), pytest.param("tri", False, marks=nightly.only), ("tri", True)]
 )
 def test_pressure_makes_volumes(cell, turned, tmp_path):
     """Under 3 GPa silicon of Stillinger and Weber (bulk modulus 101 GPa) is smaller by 2.9 %, in any cell."""
