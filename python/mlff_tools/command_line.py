@@ -52,8 +52,8 @@ def one_line(name, stopped="stopped", status_stopped=FAILED):
             except ModelError as e:
                 status, text = WRONG, f"error: {e}"
             except UnicodeEncodeError as e:  # of a name that is not UTF-8, in which Python keeps its bytes
-                near = e.object[max(0, e.start - 60) : e.end + 20]
-                status, text = WRONG, f"error: {near!r} is not UTF-8: rename the file or folder"
+                context = e.object[max(0, e.start - 60) : e.end + 20]
+                status, text = WRONG, f"error: {context!r} is not UTF-8: rename the file or folder"
             except BrokenPipeError:  # `| head` has read enough
                 with contextlib.suppress(OSError):
                     sys.stdout.close()

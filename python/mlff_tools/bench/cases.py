@@ -154,8 +154,8 @@ def covered(system, model):
     if all(needed[s] <= known for s in MATERIALS):
         return system in MATERIALS
     name = os.path.splitext(os.path.basename(model))[0]
-    own = [s for role in ROLES.values() for s in role if role[s] == name]
-    return system in own or needed[system] <= known and system != "benzene"
+    trained = [s for role in ROLES.values() for s in role if role[s] == name]
+    return system in trained or needed[system] <= known and system != "benzene"
 
 
 def clean(name):
@@ -186,11 +186,11 @@ def full(model):
     """All of the suite for one model (path, role or None): the systems that it runs, and reference potentials."""
     cases = []
     for system, (_, _, _, references) in SYSTEMS.items():
-        fast, own = [p for p, cost in references.items() if cost < 10], model_of(system, model)
+        fast, shipped = [p for p, cost in references.items() if cost < 10], model_of(system, model)
         for size in SIZES:
             for protocol in protocols_of(system):
-                if own:
-                    cases.append(Case(system, size, protocol, "mlff", own))
+                if shipped:
+                    cases.append(Case(system, size, protocol, "mlff", shipped))
                 cases += [Case(system, size, protocol, p) for p in fast]
     cases += [Case("benzene", size, "nvt", "airebo") for size in SIZES[:2]]
     cases += [Case("tantalum", "small", "nvt", "snap"), Case("tantalum", "small", "nvt", "pod")]
@@ -206,9 +206,9 @@ def full(model):
 def quick(model):
     """A small part, for CI: seconds per round."""
     cases = [Case("silicon", "small", "nve", "sw"), Case("aluminium", "small", "nvt", "eam")]
-    own = [("water", "small", "nvt"), ("water", "medium", "nvt"), ("water", "small", "nve")]
-    own += [(s, "small", "nve") for s in ("benzene_gas", *MATERIALS)]
-    return cases + [Case(*work, "mlff", model_of(work[0], model)) for work in own if model_of(work[0], model)]
+    work_list = [("water", "small", "nvt"), ("water", "medium", "nvt"), ("water", "small", "nve")]
+    work_list += [(s, "small", "nve") for s in ("benzene_gas", *MATERIALS)]
+    return cases + [Case(*work, "mlff", model_of(work[0], model)) for work in work_list if model_of(work[0], model)]
 
 
 def chosen(args):
@@ -243,9 +243,9 @@ def _of(system, size, protocol, args, models, copies):
     """Cases of one system, size and protocol with the wanted potential."""
     references = SYSTEMS[system][3]
     if args.potential in (None, "auto", "mlff"):
-        own = [m if args.potential == "mlff" and m not in ROLES else model_of(system, m) for m in models]
-        if any(own):
-            return [Case(system, size, protocol, "mlff", m, copies=copies) for m in own if m]
+        chosen = [m if args.potential == "mlff" and m not in ROLES else model_of(system, m) for m in models]
+        if any(chosen):
+            return [Case(system, size, protocol, "mlff", m, copies=copies) for m in chosen if m]
     if args.potential in references:
         return [Case(system, size, protocol, args.potential, copies=copies)]
     if args.potential in (None, "auto") and references:

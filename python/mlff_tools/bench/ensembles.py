@@ -87,9 +87,9 @@ def _nve(energy):
 
 def _data(module, report, found, wanted):
     """For physical_validation. The masses do not count in what is asked of it."""
-    own, n = dict(zip(found, judge.begun(*found.values()))), int(report["n_atoms"])
+    begun, n = dict(zip(found, judge.begun(*found.values()))), int(report["n_atoms"])
     step = profiles.get(report, "context", "timestep") or 0.001
-    return outside.data(module, np.ones(n), wanted["temperature"], step, own, 3 * n - wanted["dof"])
+    return outside.data(module, np.ones(n), wanted["temperature"], step, begun, 3 * n - wanted["dof"])
 
 
 def _outside(report, found, wanted, checks):
@@ -114,9 +114,9 @@ def pair(first, second):
     """Checks of the total energies of two NVT reports of equal work at two temperatures, lower one first."""
     wanted, found = [conditions(r) for r in (first, second)], [series(r) for r in (first, second)]
     t1, t2 = (w["temperature"] for w in wanted)
-    own = [dict(zip(f, judge.begun(*f.values()))) for f in found]
-    long = all(judge.span(o["time"]) >= judge.TIMES * w["damp"] for o, w in zip(own, wanted))
-    checks = [judge.total_energies(own[0]["total"], t1, own[1]["total"], t2, long)]
+    begun = [dict(zip(f, judge.begun(*f.values()))) for f in found]
+    long = all(judge.span(o["time"]) >= judge.TIMES * w["damp"] for o, w in zip(begun, wanted))
+    checks = [judge.total_energies(begun[0]["total"], t1, begun[1]["total"], t2, long)]
     try:
         module = outside.package()
         data = [_data(module, r, f, w) for r, f, w in zip((first, second), found, wanted)]

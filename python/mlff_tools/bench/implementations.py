@@ -203,9 +203,11 @@ def main(models, systems, decks, out, python=None, write=print):
         frame = structure(system, decks)
         name = os.path.splitext(os.path.basename(path))[0]
         write(f"{name}, {len(frame['elements'])} atoms of {system}, {ROUNDS} rounds")
-        of = measure(path, frame, python=python, write=write)
-        write(table(of))
-        found.append({"model": name, "sha256": modelfile.load_yaml(path)["weights"]["sha256"], "system": system, **of})
+        measured = measure(path, frame, python=python, write=write)
+        write(table(measured))
+        found.append(
+            {"model": name, "sha256": modelfile.load_yaml(path)["weights"]["sha256"], "system": system, **measured}
+        )
         found[-1]["n_atoms"] = len(frame["elements"])
     os.makedirs(out, exist_ok=True)
     path = os.path.join(out, "implementations.json")

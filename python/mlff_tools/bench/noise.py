@@ -39,7 +39,7 @@ class Watch:
     """What others do while this program and those it waits for work."""
 
     def __init__(self):
-        self.clock, self.ticks, self.own = time.monotonic(), ticks(), _own()
+        self.clock, self.ticks, self.own_seconds = time.monotonic(), ticks(), _own()
 
     def seen(self):
         """{others, stolen}: processors' worth of work by other programs, and by other machines; empty if unknown."""
@@ -47,7 +47,10 @@ class Watch:
         if now is None or self.ticks is None or elapsed <= 0:
             return {}
         busy, stolen = (b - a for a, b in zip(self.ticks, now))
-        return {"others": max(0.0, (busy - (_own() - self.own)) / elapsed), "stolen": max(0.0, stolen / elapsed)}
+        return {
+            "others": max(0.0, (busy - (_own() - self.own_seconds)) / elapsed),
+            "stolen": max(0.0, stolen / elapsed),
+        }
 
 
 def sentence(rows, budget):
@@ -73,10 +76,10 @@ def sentence(rows, budget):
 
 def _disturbed(rows):
     words = []
-    for key, by in (("others", "other programs took"), ("stolen", "other machines (steal time) took")):
+    for key, cause in (("others", "other programs took"), ("stolen", "other machines (steal time) took")):
         seen = [row[key] for row in rows if row[key] is not None]
         if seen and max(seen) > BUSY:
-            words.append(f"{by} {mean(seen):.1f} processors on average, at most {max(seen):.1f}")
+            words.append(f"{cause} {mean(seen):.1f} processors on average, at most {max(seen):.1f}")
     return (
         f"{'; '.join(words).capitalize()}. " if words else "No other program took time: a clock that changes, perhaps. "
     )

@@ -252,9 +252,9 @@ def write(results, args, seconds):
     for row in rows:  # under a name without the number of the repeat, to be stored and compared
         copy(args.out, row["file"], os.path.join("cases", f"{row['case']}.json"))
     for potential in dict.fromkeys(row["potential"] for row in rows):
-        own = [row for row in rows if row["potential"] == potential]
-        copy(args.out, headline(own)["file"], f"{clean(potential)}_profile.json")
-        for system, sizes in scaling(own).items():
+        selected = [row for row in rows if row["potential"] == potential]
+        copy(args.out, headline(selected)["file"], f"{clean(potential)}_profile.json")
+        for system, sizes in scaling(selected).items():
             for n, row in sizes.items():
                 copy(args.out, row["file"], f"{clean(potential)}_scaling_{system}_{n}.json")
     found = comparisons(rows, args)

@@ -54,7 +54,7 @@ class Progress:
     """A bar on a terminal, one line per run elsewhere; the time left follows from the cost of what is left."""
 
     def __init__(self, total_cost, n_runs):
-        self.left, self.done, self.n_runs, self.at = total_cost, 0.0, n_runs, 0
+        self.left, self.done, self.n_runs, self.n_done = total_cost, 0.0, n_runs, 0
         self.live, self.begin = sys.stderr.isatty(), time.monotonic()
 
     def show(self, name, text=""):
@@ -63,12 +63,12 @@ class Progress:
         if self.live:
             filled = round(24 * self.done / max(self.done + self.left, 1e-9))
             bar = "=" * filled + " " * (24 - filled)
-            print(f"\r\033[K[{bar}] {self.at:3d}/{self.n_runs}  {eta}  {name}", end="", file=sys.stderr, flush=True)
+            print(f"\r\033[K[{bar}] {self.n_done:3d}/{self.n_runs}  {eta}  {name}", end="", file=sys.stderr, flush=True)
         elif text:
-            print(f"{self.at:3d}/{self.n_runs}  {name:58s} {text}", file=sys.stderr, flush=True)
+            print(f"{self.n_done:3d}/{self.n_runs}  {name:58s} {text}", file=sys.stderr, flush=True)
 
     def advance(self, name, cost, text):
-        self.at, self.done, self.left = self.at + 1, self.done + cost, self.left - cost
+        self.n_done, self.done, self.left = self.n_done + 1, self.done + cost, self.left - cost
         self.show(name, text)
 
     def end(self):
@@ -159,7 +159,7 @@ def path_of(case, args, repeat):
 def still_wide(results, args, repeat):
     """Cases that want another round: those whose mean is not known well enough, and what is compared with them; those
     that have its report already, too."""
-    wide = {case.work for case, of in results.items() if (noise.interval(medians(of)) or 0) > noise.NARROW}
+    wide = {case.work for case, reports in results.items() if (noise.interval(medians(reports)) or 0) > noise.NARROW}
     return [case for case in results if case.work in wide or os.path.exists(path_of(case, args, repeat))]
 
 
@@ -406,12 +406,12 @@ def _check_against(args):
         return
     if not os.path.exists(args.against):
         raise LammpsError(f"--against {args.against}: there is no such build folder, plugin or model file")
-    own = args.sides[""]["plugin"]
+    plugin = args.sides[""]["plugin"]
     if args.against.endswith((".yaml", ".yml")):
         args.models.append(os.path.abspath(args.against))
     else:
         args.by_build = True
-        args.sides.update(A={"plugin": own}, B={"plugin": find_plugin(args.against)})
+        args.sides.update(A={"plugin": plugin}, B={"plugin": find_plugin(args.against)})
 
 
 @one_line("mlff bench")

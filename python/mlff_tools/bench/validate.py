@@ -114,15 +114,15 @@ def check_model(path, elements, source):
 
 def words_of(args, place):
     """The command that runs the deck."""
-    own, dt = args.found, args.timestep / 1000
+    structure, dt = args.found, args.timestep / 1000
     values = {
         "model": variable(args.model),
         "plugin": variable(args.plugin) if args.plugin else "none",
-        "folder": variable(place if own["text"] else args.decks),
-        "data": own["data"],
-        "elements": " ".join(own["elements"]),
-        "boundary": "p p p" if own["periodic"] else "f f f",
-        "fixed": own["fixed"],
+        "folder": variable(place if structure["text"] else args.decks),
+        "data": structure["data"],
+        "elements": " ".join(structure["elements"]),
+        "boundary": "p p p" if structure["periodic"] else "f f f",
+        "fixed": structure["fixed"],
         "steps": args.steps,
         "every": args.every,
         "temperature": args.temperature,

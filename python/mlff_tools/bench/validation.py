@@ -78,8 +78,8 @@ def kelvin_bar(args):
 
 
 def _words(check):
-    to = f"within {check['bar']:.3g} of {check['target']:g}" if check["target"] else f"below {check['bar']:g}"
-    return f"{check['name']} is {check['value']:.3g}, and must be {to}{' ' + check['unit'] if check['unit'] else ''}"
+    limit = f"within {check['bar']:.3g} of {check['target']:g}" if check["target"] else f"below {check['bar']:g}"
+    return f"{check['name']} is {check['value']:.3g}, and must be {limit}{' ' + check['unit'] if check['unit'] else ''}"
 
 
 def _numbers(result, rows):

@@ -113,8 +113,8 @@ class Counter:
         short = argparse.Namespace(**{**vars(self.args), **changed})
         with tempfile.TemporaryDirectory(prefix="mlff-count-") as place:
             words = self.command(case, short, "none", 0)
-            at = words.index(self.args.lmp)
-            words[at : at + 1] = [*before, self.path]
+            position = words.index(self.args.lmp)
+            words[position : position + 1] = [*before, self.path]
             options = process_options(self.args.lmp, place, case.threads)
             options["env"].update({**self.environment, **(environment or {})})
             done = subprocess.run(words, check=False, **options)

@@ -75,10 +75,10 @@ def _curve(job, quantity, group, name, r, frames, below, rows, figures, title):
 
 
 def _dimers(job, pairs, rows, figures):
-    near, far = _near(job), max(FARTHEST, job.head["cutoff"])
-    r = np.round(near * (far / near) ** (np.arange(POINTS) / (POINTS - 1)), 6)
+    nearest, farthest = _near(job), max(FARTHEST, job.head["cutoff"])
+    r = np.round(nearest * (farthest / nearest) ** (np.arange(POINTS) / (POINTS - 1)), 6)
     elements = sorted({e for f in job.frames for e in f["elements"]})
-    sampled = {"-".join(pair): r_min for pair, r_min in dataset.shortest_of(job.frames, elements, far).items()}
+    sampled = {"-".join(pair): r_min for pair, r_min in dataset.shortest_of(job.frames, elements, farthest).items()}
     for pair in pairs:
         name = "-".join(pair)
         apart = lambda x: np.array([[0.0, 0, 0], [float(x), 0, 0]])

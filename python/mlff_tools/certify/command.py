@@ -92,16 +92,16 @@ def _systems(found, settings, frames, place, python):
 
 def _check_systems(found, settings):
     """Checks the items of certify.systems as those of the section structures are; words are checked later."""
-    own = {k: s for k, s in enumerate(settings["systems"] or ()) if isinstance(s, dict)}
-    if not own:
+    given = {k: s for k, s in enumerate(settings["systems"] or ()) if isinstance(s, dict)}
+    if not given:
         return
-    bare = [{k: v for k, v in s.items() if k not in recipe_certify.SYSTEM} for s in own.values()]
-    places = {("certify", "systems", k): ("structures", n) for n, k in enumerate(own)}
-    lines = {(*places[at[:3]], *at[3:]): line for at, line in found.lines.items() if at[:3] in places}
+    bare = [{k: v for k, v in s.items() if k not in recipe_certify.SYSTEM} for s in given.values()]
+    places = {("certify", "systems", k): ("structures", n) for n, k in enumerate(given)}
+    lines = {(*places[key[:3]], *key[3:]): line for key, line in found.lines.items() if key[:3] in places}
     stand_in = recipe.Recipe.__new__(recipe.Recipe)
     stand_in.path, stand_in.folder, stand_in.lines = found.path, found.folder, lines
     stand_in.value = {"structures": bare}
-    for system, item in zip(own.values(), recipe_structures.structures(stand_in, {})):
+    for system, item in zip(given.values(), recipe_structures.structures(stand_in, {})):
         system.update(item)  # as that section leaves it
 
 

@@ -77,11 +77,11 @@ def adf(positions, cells, elements, outer, centre, cutoff, blocks=BLOCKS):
             d = vectors(x, y, cells[k])
             r = np.linalg.norm(d, axis=-1)
             for i in range(len(x)):
-                near = np.flatnonzero((r[i] < cutoff) & (r[i] > 1e-6))
-                if len(near) < 2:
+                neighbors = np.flatnonzero((r[i] < cutoff) & (r[i] > 1e-6))
+                if len(neighbors) < 2:
                     continue
-                u = d[i, near] / r[i, near, None]
-                cos = (u @ u.T)[np.triu_indices(len(near), 1)]
+                u = d[i, neighbors] / r[i, neighbors, None]
+                cos = (u @ u.T)[np.triu_indices(len(neighbors), 1)]
                 counts += np.histogram(np.degrees(np.arccos(np.clip(cos, -1, 1))), edges)[0]
         out.append(counts / max(1.0, counts.sum()) / np.diff(edges))
     return np.array(out), (edges[1:] + edges[:-1]) / 2

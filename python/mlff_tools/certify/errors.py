@@ -95,16 +95,16 @@ def measure(job):
     """The measurement; see measurements.py."""
     frames = job.held_out()
     compared = compare(frames, job.model.evaluate(frames, as_in_runs=True))
-    by = {}
+    chosen = {}
     for r in compared:
         for group in groups(r["frame"]):
-            by.setdefault(group, []).append(r)
-    by = {g: mine for g, mine in by.items() if g == "all" or len(mine) >= LEAST}
+            chosen.setdefault(group, []).append(r)
+    chosen = {g: mine for g, mine in chosen.items() if g == "all" or len(mine) >= LEAST}
     rows, names = [], {}
-    for group, mine in by.items():  # groups of the same frames are one, with several names
+    for group, mine in chosen.items():  # groups of the same frames are one, with several names
         names.setdefault(tuple(id(r) for r in mine), []).append(group)
     for group, *also in names.values():
-        rows += [{**r, "also": also} for r in rows_of_group(by[group], group)]
+        rows += [{**r, "also": also} for r in rows_of_group(chosen[group], group)]
     for e in sorted({e for f in frames for e in f["elements"]}):
         mine = [r for r in compared if e in r["frame"]["elements"]]
         rows.append(_forces(mine, f"element {e}", [np.array(r["frame"]["elements"]) == e for r in mine]))

@@ -144,8 +144,8 @@ def _curve(plot, f, c, css):
     if c.get("low"):
         clip = lambda v: min(max(v, low), high)
         known = [k for k, y in enumerate(c["low"]) if number(y) is not None and number(c["high"][k]) is not None]
-        at = [c["x"][k] for k in known]
-        plot.band(at, [clip(c["low"][k]) for k in known], [clip(c["high"][k]) for k in known], css)
+        x = [c["x"][k] for k in known]
+        plot.band(x, [clip(c["low"][k]) for k in known], [clip(c["high"][k]) for k in known], css)
     plot.line(
         c["x"], [math.nan if y is None else y for y in inside], css, dots=f.get("dots", False), key=c.get("label")
     )

@@ -130,8 +130,8 @@ def _liquid(label, item, settings, frames, where, place, python):
     hot = {number(f, "temperature") for f in mine} - {None}
     t = _nearest(sorted(hot) or _temperatures(item), settings["temperature"])
     if mine:
-        near = [f for f in mine if number(f, "temperature") == t] or mine
-        return System(label, "liquid", near[-1], t, settings["pressure"])
+        matching = [f for f in mine if number(f, "temperature") == t] or mine
+        return System(label, "liquid", matching[-1], t, settings["pressure"])
     if "crystal" in item:
         return None
     plain = {k: v for k, v in item.items() if k not in ("strain", "rattle", "copies", "relax", "dynamics")}

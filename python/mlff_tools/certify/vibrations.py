@@ -76,8 +76,8 @@ class ForceConstants:
             d -= np.round(d @ inverse) @ cell
             all_images = d[:, None] + shifts
             r = np.linalg.norm(all_images, axis=-1)
-            near = r < r.min(1, keepdims=True) + 1e-3
-            self.vectors.append((all_images, near / near.sum(1, keepdims=True)))
+            images = r < r.min(1, keepdims=True) + 1e-3
+            self.vectors.append((all_images, images / images.sum(1, keepdims=True)))
 
     def frequencies(self, q):
         """Frequencies in THz at the wave vector q (reciprocal vectors of the unit cell), imaginary ones negative."""

@@ -21,13 +21,13 @@ class _MessagePack:
     """Values of a MessagePack document, in memory."""
 
     def __init__(self, data):
-        self.data, self.at, self.depth = data, 0, 0
+        self.data, self.position, self.depth = data, 0, 0
 
     def take(self, n):
-        part = self.data[self.at : self.at + n]
+        part = self.data[self.position : self.position + n]
         if len(part) != n:
             raise ValueError("the file ends too soon")
-        self.at += n
+        self.position += n
         return part
 
     def number(self, code):

@@ -117,13 +117,13 @@ class _State:
     def linear(self, name, inputs, outputs):
         """{order: [out, in]} of a linear layer of e3nn, whose weights are one row of matrices [in, out]."""
         orders = [l for l in inputs if l in outputs]
-        flat, out, at = self.take(name + ".linear.weight"), {}, 0
+        flat, out, first = self.take(name + ".linear.weight"), {}, 0
         if flat.size != sum(inputs[l] * outputs[l] for l in orders):
             raise ModelError(f"{self.where}: tensor '{name}.linear.weight' has {flat.size} numbers, which do not fit")
         for l in orders:
             n = inputs[l] * outputs[l]
-            out[l] = flat.ravel()[at : at + n].reshape(inputs[l], outputs[l]).T
-            at += n
+            out[l] = flat.ravel()[first : first + n].reshape(inputs[l], outputs[l]).T
+            first += n
         return out
 
     def finish(self):
@@ -137,9 +137,9 @@ def repaired(weight, paths, table, where):
 
     There they are in the order l1, l2, l3, and some of e3nn's tables, which `table`(l1, l2, l3) gives as the file has
     them, have the other sign."""
-    out, at = np.empty_like(weight), 0
+    out, first = np.empty_like(weight), 0
     for path in sorted(paths, key=lambda p: p[:3]):
-        rows, sign = weight[at : at + path.mul], 1
+        rows, sign = weight[first : first + path.mul], 1
         if min(path[:3]) > 0:
             old, new = table(*path[:3]), clebsch_gordan(*path[:3])
             sign = next((s for s in (1, -1) if np.shape(old) == new.shape and np.abs(old - s * new).max() < 1e-5), 0)
@@ -149,7 +149,7 @@ def repaired(weight, paths, table, where):
                     "cannot be understood without it"
                 )
         out[path.column : path.column + path.mul] = sign * rows
-        at += path.mul
+        first += path.mul
     return out
 
 

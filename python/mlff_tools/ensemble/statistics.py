@@ -76,13 +76,13 @@ def slope(x, y, blocks=20):
     if blocks < 3 or not (np.isfinite(x).all() and np.isfinite(y).all()):
         return NOTHING
     bx = np.array([b.mean() for b in np.array_split(x, blocks)])
-    by = np.array([b.mean() for b in np.array_split(y, blocks)])
+    dy = np.array([b.mean() for b in np.array_split(y, blocks)])
     dx = bx - bx.mean()
     square = float((dx * dx).sum())
     if not square > 0:
         return NOTHING
-    value = float((dx * by).sum()) / square
-    residual = by - by.mean() - value * dx
+    value = float((dx * dy).sum()) / square
+    residual = dy - dy.mean() - value * dx
     error = student(blocks - 2) * math.sqrt(float((residual**2).sum()) / (blocks - 2) / square)
     return Estimate(value, error, blocks >= 10)
 

@@ -323,8 +323,8 @@ def compare(path, package, structures, program=None):
     warnings.filterwarnings("ignore")
     original, rows = build(package, head, tensors), []
     ours, _ = engine.evaluate(modelfile.model_paths(path)[0], structures, "fp64", program)
-    for s, own in zip(structures, ours):
-        rows.append((s["name"], len(s["elements"]), *differences(s, own, original.evaluate(s))))
+    for s, result in zip(structures, ours):
+        rows.append((s["name"], len(s["elements"]), *differences(s, result, original.evaluate(s))))
     return rows
 
 

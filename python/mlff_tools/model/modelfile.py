@@ -388,13 +388,13 @@ def safetensors_bytes(tensors, metadata):
     """A safetensors file of float32 and float64 arrays: names and metadata sorted, so that equal content gives equal
     bytes."""
     header, data = {"__metadata__": {str(k): str(metadata[k]) for k in sorted(metadata)}}, []
-    at = 0
+    offset = 0
     for name in sorted(tensors, key=lambda n: (-tensors[n].itemsize, n)):
         tensor = tensors[name]
         kind = {4: "F32", 8: "F64"}[tensor.itemsize]
-        header[name] = {"dtype": kind, "shape": list(tensor.shape), "data_offsets": [at, at + tensor.nbytes]}
+        header[name] = {"dtype": kind, "shape": list(tensor.shape), "data_offsets": [offset, offset + tensor.nbytes]}
         data.append(tensor.astype(tensor.dtype.newbyteorder("<"), copy=False).tobytes())
-        at += tensor.nbytes
+        offset += tensor.nbytes
     text = json.dumps(header, separators=(",", ":")).encode("ascii")
     text += b" " * (-len(text) % 8)
     return struct.pack("<Q", len(text)) + text + b"".join(data)

@@ -150,10 +150,10 @@ def _pair_index(n):
 def _triples(i, r, cutoff):
     """Edges (a, b), a < b, of one centre that both are shorter than `cutoff`: every unordered pair of neighbors
     once."""
-    near = np.nonzero(r < cutoff)[0]
+    edges_within = np.nonzero(r < cutoff)[0]
     firsts, seconds = [], []
-    for centre in np.unique(i[near]):
-        edges = near[i[near] == centre]
+    for centre in np.unique(i[edges_within]):
+        edges = edges_within[i[edges_within] == centre]
         x, y = np.triu_indices(len(edges), 1)
         firsts.append(edges[x])
         seconds.append(edges[y])

@@ -243,10 +243,10 @@ class _Layer:
 
     def _gates(self):
         """l -> which of the scalars gate the channels of order l: the last ones, in the order of l."""
-        at, out = self.shape.outputs[0], {}
+        first, out = self.shape.outputs[0], {}
         for l, n in self.shape.outputs.items():
             if l:
-                out[l], at = slice(at, at + n), at + n
+                out[l], first = slice(first, first + n), first + n
         return out
 
     def _gate(self, q):

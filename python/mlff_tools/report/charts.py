@@ -131,10 +131,10 @@ class Plot:
         """Many dots, with bars of +- errors, as one path each: a few bytes for a point. What is beyond the range of y
         is drawn at its end."""
         low, high = (self.py(y) for y in self.y_range)
-        at = [(self.px(x), min(low, max(high, self.py(y)))) for x, y in zip(xs, ys)]
+        points = [(self.px(x), min(low, max(high, self.py(y)))) for x, y in zip(xs, ys)]
         ends = [[min(low, max(high, self.py(y + s))) for s in (-e, e)] for y, e in zip(ys, errors)]
-        bars = "".join(f"M{a:.1f} {b:.1f}V{c:.1f}" for (a, _), (b, c) in zip(at, ends) if b != c)
-        dots = "".join(f"M{a:.1f} {b:.1f}h0" for a, b in at)
+        bars = "".join(f"M{a:.1f} {b:.1f}V{c:.1f}" for (a, _), (b, c) in zip(points, ends) if b != c)
+        dots = "".join(f"M{a:.1f} {b:.1f}h0" for a, b in points)
         self.marks += [f'<path class="e {css}" d="{bars}"/>'] if bars else []
         kinds = [css, "hole"] if hollow else [css]
         self.marks += [f'<path class="d{" small" * small} {kind}" d="{dots}"/>' for kind in kinds if dots]
@@ -203,15 +203,15 @@ def envelope(values, bins):
     drawn."""
     size = max(1, math.ceil(len(values) / bins))
     groups = [sorted(values[k : k + size]) for k in range(0, len(values), size)]
-    at = [min(len(values) - 1, k * size + size / 2) for k in range(len(groups))]
-    return at, [g[0] for g in groups], [g[len(g) // 2] for g in groups], [g[-1] for g in groups]
+    middles = [min(len(values) - 1, k * size + size / 2) for k in range(len(groups))]
+    return middles, [g[0] for g in groups], [g[len(g) // 2] for g in groups], [g[-1] for g in groups]
 
 
 def quantile(ordered, share):
     """Linear between neighbors, as numpy does."""
-    at = share * (len(ordered) - 1)
-    k = min(int(at), len(ordered) - 2) if len(ordered) > 1 else 0
-    return ordered[k] + (at - k) * (ordered[min(k + 1, len(ordered) - 1)] - ordered[k])
+    place = share * (len(ordered) - 1)
+    k = min(int(place), len(ordered) - 2) if len(ordered) > 1 else 0
+    return ordered[k] + (place - k) * (ordered[min(k + 1, len(ordered) - 1)] - ordered[k])
 
 
 def histogram(values, css, title, marks=(), bins=48):
@@ -245,8 +245,8 @@ def histogram(values, css, title, marks=(), bins=48):
 
 def series(values, stride, css, title, median=None):
     """Latency over the steps: the median of each group of steps as a line, lowest to highest as a band."""
-    at, low, middle, high = envelope(values, 230)
-    steps = [a * stride for a in at]
+    middles, low, middle, high = envelope(values, 230)
+    steps = [a * stride for a in middles]
     plot = Plot(
         (0, max(1, len(values) * stride)),
         padded(high, zero=True),

@@ -92,8 +92,8 @@ def bases(item, where, place=".", python=None):
         elements, positions = structures.molecule(item["molecule"])
         frames = [{"elements": elements, "positions": np.array(positions, float), "cell": None}]
     elif "liquid" in item:
-        of = item["liquid"]
-        densities = of["density"] if isinstance(of["density"], list) else [of["density"]]
+        liquid = item["liquid"]
+        densities = liquid["density"] if isinstance(liquid["density"], list) else [liquid["density"]]
         frames = [packed(item, density, k, place) for k, density in enumerate(densities)]
     elif "dimer" in item:
         frames = dimers(**item["dimer"], seed=item.get("seed", 1), place=place)

@@ -126,8 +126,8 @@ def pairs(frames):
         for begin in range(0, len(mine), BLOCK):
             block = mine[begin : begin + BLOCK]
             if len(block) > 1:
-                near = _neighbours(frames, block)
-                found += [(*p[:-1], a, b, p[-1]) for a, b in near if (p := _pair(frames[a], frames[b]))]
+                candidates = _neighbours(frames, block)
+                found += [(*p[:-1], a, b, p[-1]) for a, b in candidates if (p := _pair(frames[a], frames[b]))]
     found = sorted(found, key=lambda p: p[6])[:MOST]
     if not found:
         return None

@@ -102,8 +102,8 @@ def find(frames, chosen):
             continue
         off, features = _tolerance(frames[mine[0]]), np.array([_features(frames[k]) for k in outside])
         for i in inside:
-            near = np.nonzero((np.abs(features - _features(frames[i])) <= off).all(1))[0]
-            out += [(i, outside[n]) for n in near if np.abs(whole(i) - whole(outside[n])).max(initial=0) <= off]
+            similar = np.nonzero((np.abs(features - _features(frames[i])) <= off).all(1))[0]
+            out += [(i, outside[n]) for n in similar if np.abs(whole(i) - whole(outside[n])).max(initial=0) <= off]
     return out
 
 

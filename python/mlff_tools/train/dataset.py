@@ -234,12 +234,12 @@ def closest_of(structures, elements, cutoff=5.0):
     pairs, triples = np.full((n, n), np.inf), np.full((n, n, n), np.inf)
     for s in structures:
         species = np.array([index[e] for e in s["elements"]])
-        near = _nearest(s["positions"], species, s["cell"], n, cutoff)
-        np.minimum.at(pairs, species, near[:, :, 0])
-        met = np.nonzero(np.isfinite(near[:, :, 0]).any(0))[0]
+        nearest = _nearest(s["positions"], species, s["cell"], n, cutoff)
+        np.minimum.at(pairs, species, nearest[:, :, 0])
+        met = np.nonzero(np.isfinite(nearest[:, :, 0]).any(0))[0]
         for t in met:
             for u in met[met >= t]:
-                both = near[:, t, 1] if t == u else np.maximum(near[:, t, 0], near[:, u, 0])
+                both = nearest[:, t, 1] if t == u else np.maximum(nearest[:, t, 0], nearest[:, u, 0])
                 np.minimum.at(triples[:, t, u], species, both)
     names = lambda *indices: tuple(elements[k] for k in indices)
     return (
@@ -257,8 +257,8 @@ def _nearest(x, species, cell, n, cutoff):
         reach = np.floor(cutoff * np.linalg.norm(inverse, axis=0)).astype(int) + 1
         grid = np.meshgrid(*[np.arange(-m, m + 1) for m in reach], indexing="ij")
         away = (np.stack(grid, -1).reshape(-1, 1, 3) @ cell + x).reshape(-1, 3)
-        near = ((away > x.min(0) - cutoff) & (away < x.max(0) + cutoff)).all(1)
-        owner, away = np.tile(owner, len(near) // len(x))[near], away[near]
+        kept = ((away > x.min(0) - cutoff) & (away < x.max(0) + cutoff)).all(1)
+        owner, away = np.tile(owner, len(kept) // len(x))[kept], away[kept]
     square = (x**2).sum(1)[:, None] + (away**2).sum(1) - 2 * x @ away.T
     square[(square >= cutoff**2) | (square <= 1e-6)] = np.inf
     out = np.full((len(x), n, 2), np.inf)

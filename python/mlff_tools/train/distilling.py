@@ -291,8 +291,8 @@ class Run:
         for periodic in (True, False):  # only what is periodic has a pressure
             frames = [f for f in begin.values() if (f["cell"] is not None) == periodic]
             more = {"pressure": section["pressure"]} if periodic and section["pressure"] else {}
-            of = {"programs": self.programs, "write": self.write}
-            found += generate.from_frames(f"round-{k}", frames, {"mlff": model}, {**wanted, **more}, place, **of)
+            options = {"programs": self.programs, "write": self.write}
+            found += generate.from_frames(f"round-{k}", frames, {"mlff": model}, {**wanted, **more}, place, **options)
         return found, sum(len(run) < dynamics.n_frames(section) for run in found)
 
     # ---- the end

@@ -52,16 +52,16 @@ def together(found):
     return {key: np.concatenate([f[key] for f in found]) if found else np.zeros(0) for key in KEYS}
 
 
-def row(of_frames, mine, by, value):
+def row(of_frames, mine, group, value):
     """The row of the frames chosen by `mine` [frames]."""
     e = {key: x[mine] for key, x in of_frames.items()}
     components, stress = 3 * e["n_atoms"].sum(), e["has_stress"].astype(bool)
     n_stress = 9 * stress.sum()
     rms = lambda key: GPA * float(np.sqrt(e[key][stress].sum() / n_stress)) if n_stress else None
     return {
-        "by": by,
+        "by": group,
         "value": value,
-        "n_atoms": value if by in ("size", "all") else "any",
+        "n_atoms": value if group in ("size", "all") else "any",
         "frames": int(mine.sum()),
         "force_rmse": float(np.sqrt(e["square"].sum() / components)),
         "force_mae": float(e["absolute"].sum() / components),
@@ -73,8 +73,8 @@ def row(of_frames, mine, by, value):
     }
 
 
-def _groups(of_frames, by, values):
-    return [row(of_frames, values == v, by, v.item()) for v in np.unique(values)]
+def _groups(of_frames, group, values):
+    return [row(of_frames, values == v, group, v.item()) for v in np.unique(values)]
 
 
 def by_size(of_frames):

@@ -46,13 +46,13 @@ def edges(positions, cell, cutoff, device):
 
 def triples(i, vectors, n_atoms, cutoff):
     """Pairs (a, b) of edges of one centre, both shorter than `cutoff` (int32 [T] each), every unordered pair once."""
-    near = torch.nonzero(vectors.norm(dim=1) < cutoff).squeeze(1)
-    centre = i[near].long()
+    edges = torch.nonzero(vectors.norm(dim=1) < cutoff).squeeze(1)
+    centre = i[edges].long()
     count = torch.bincount(centre, minlength=n_atoms)
-    width = int(count.max()) if len(near) else 0
-    place = torch.arange(len(near), device=i.device) - (torch.cumsum(count, 0) - count)[centre]
+    width = int(count.max()) if len(edges) else 0
+    place = torch.arange(len(edges), device=i.device) - (torch.cumsum(count, 0) - count)[centre]
     table = torch.full((n_atoms, max(width, 1)), -1, dtype=torch.long, device=i.device)
-    table[centre, place] = near
+    table[centre, place] = edges
     x, y = torch.triu_indices(width, width, 1, device=i.device)
     a, b = table[:, x].flatten(), table[:, y].flatten()
     keep = (a >= 0) & (b >= 0)
@@ -101,12 +101,12 @@ class FrameClass:
         has_atoms [F], one where there are some."""
         n = len(self.frames)
         self.volume = np.abs(np.linalg.det(data["cell"][self.frames]))  # A^3; zero without a cell
-        virial, own = np.full((n, 3, 3), np.nan), np.full((n, self.n_atoms), np.nan)
+        virial, atom_energies = np.full((n, 3, 3), np.nan), np.full((n, self.n_atoms), np.nan)
         if "stress" in data:
             virial = data["stress"][self.frames] * self.volume[:, None, None]
         if "atom_energies" in data:
-            own = data["atom_energies"][atoms].reshape(n, self.n_atoms) - offsets
-        for name, mask, values in (("virial", "has_virial", virial), ("atom_energies", "has_atoms", own)):
+            atom_energies = data["atom_energies"][atoms].reshape(n, self.n_atoms) - offsets
+        for name, mask, values in (("virial", "has_virial", virial), ("atom_energies", "has_atoms", atom_energies)):
             known = np.isfinite(values.reshape(n, -1)).all(1)
             tensor = torch.as_tensor(np.nan_to_num(values) / scale, device=self.device).float()
             setattr(self, name, tensor)

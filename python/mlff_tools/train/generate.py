@@ -54,8 +54,8 @@ class Item:
         self.number, self.item, self.where = k + 1, item, f"{recipe.path}, structures[{k + 1}]"
         self.place, self.label = recipe.folder, label_of(item)
         self.dynamics = dynamics.settings(item["dynamics"]) if "dynamics" in item else None
-        self.by = (item.get("dynamics") or {}).get("by", teacher)
-        self.by_teacher = self.by == teacher
+        self.mover = (item.get("dynamics") or {}).get("by", teacher)
+        self.by_teacher = self.mover == teacher
         if self.dynamics and "seed" not in item["dynamics"]:
             self.dynamics["seed"] = item.get("seed", 1)
         self.packs = "liquid" in item and bool(self.dynamics)  # each trajectory begins with a box of its own
@@ -114,12 +114,12 @@ class Item:
         """[(task, split of each frame, tags)] of the trajectories. moved_by: gives the potential of a section."""
         out = []
         if "relax" in self.item:
-            out += [self._chain(k, base, moved_by(self.by)) for k, base in enumerate(self.bases)]
+            out += [self._chain(k, base, moved_by(self.mover)) for k, base in enumerate(self.bases)]
         for number, state in enumerate(self.states()):
             starts = self.bases
             if self.packs:
                 starts = build.filled([build.packed(self.item, state["density"], number, self.place)], self.where)
-            out += [self._run(k, start, state, moved_by(self.by)) for k, start in enumerate(starts)]
+            out += [self._run(k, start, state, moved_by(self.mover)) for k, start in enumerate(starts)]
         return out
 
     def _task(self, start, words, plan, moved_by):
@@ -145,7 +145,7 @@ class Item:
         tags = {"config_type": self._label(start), "trajectory": self.trajectory(*words)}
         tags.update(temperature=f"{state['temperature']:g}")
         tags.update(pressure=None if state["pressure"] is None else f"{state['pressure']:g}")
-        tags.update(by=None if self.by_teacher else next(iter(self.by)))
+        tags.update(by=None if self.by_teacher else next(iter(self.mover)))
         dealt = splits.of_trajectory(plan["frames"], self.dynamics["every"])
         return self._task(start, words, plan, moved_by), dealt, tags
 
@@ -241,8 +241,8 @@ def count(recipe, items, teacher, programs=None):
         parts = [(1, 0, len(f["elements"])) for f in built]  # frames, steps, atoms
         sizes = [len(f["elements"]) for f in item.bases]
         if item.packs:
-            of = item.item["liquid"]["molecules"]
-            sizes = [sum(n * len(read_molecule(name, item.place)[0]) for name, n in of.items())]
+            molecules = item.item["liquid"]["molecules"]
+            sizes = [sum(n * len(read_molecule(name, item.place)[0]) for name, n in molecules.items())]
         if "relax" in item.item:
             dealt = splits.of_trajectory(item.item.get("copies", 1))
             parts += [(_used(dealt, item), item.item["relax"] * len(dealt), n) for n in sizes]
@@ -274,14 +274,14 @@ def from_frames(name, frames, section, wanted, folder, place=".", programs=None,
                 words = f"{name}-{k + 1}-{dynamics.state_name(state)}"
                 plan = dynamics.plan(d, state, start)
                 tasks.append(dynamics.Task(words, words, start, moved_by(section), plan, d["on_error"] == "keep"))
-                of = {"config_type": tag(start, "config_type") or None, "trajectory": words}
-                of.update(temperature=f"{state['temperature']:g}")
-                of.update(pressure=None if state["pressure"] is None else f"{state['pressure']:g}")
-                tags.append(of)
+                row = {"config_type": tag(start, "config_type") or None, "trajectory": words}
+                row.update(temperature=f"{state['temperature']:g}")
+                row.update(pressure=None if state["pressure"] is None else f"{state['pressure']:g}")
+                tags.append(row)
         found = dynamics.run(tasks, folder, programs, write)
     finally:
         moved_by.close()
-    return [[tagged(f, **of, time=f"{f['ps']:g}") for f in one] for one, of in zip(found, tags)]
+    return [[tagged(f, **row, time=f"{f['ps']:g}") for f in one] for one, row in zip(found, tags)]
 
 
 def first(recipe, items, teacher, programs):

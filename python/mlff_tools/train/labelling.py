@@ -134,8 +134,8 @@ def slope_ratio(teacher, frame):
         return None
     way = STEP * frame["forces"] / size
     moved = [{**frame, "positions": frame["positions"] + sign * way} for sign in (1, -1)]
-    ahead, behind = ask(teacher, moved)
-    return (behind["energy"] - ahead["energy"]) / (2 * STEP * size)
+    forward, backward = ask(teacher, moved)
+    return (backward["energy"] - forward["energy"]) / (2 * STEP * size)
 
 
 def check_derivatives(teacher, frame):
@@ -178,8 +178,8 @@ def check_first(teacher, frame, write, share=0.0):
 
 def _strained(frame, strain):
     """The frame under a symmetric strain [3, 3]."""
-    by = np.eye(3) + strain
-    return {**frame, "positions": frame["positions"] @ by, "cell": frame["cell"] @ by}
+    deformation = np.eye(3) + strain
+    return {**frame, "positions": frame["positions"] @ deformation, "cell": frame["cell"] @ deformation}
 
 
 def stress_ratios(teacher, frame):
@@ -196,8 +196,8 @@ def stress_ratios(teacher, frame):
         if abs(work) < 50 * _resolution(base):
             out.append(None)
             continue
-        ahead, behind = ask(teacher, [_strained(base, sign * STRAIN * way) for sign in (1, -1)])
-        out.append((ahead["energy"] - behind["energy"]) / work)
+        forward, backward = ask(teacher, [_strained(base, sign * STRAIN * way) for sign in (1, -1)])
+        out.append((forward["energy"] - backward["energy"]) / work)
     return out
 
 
@@ -319,16 +319,16 @@ def label(teacher, frames, file, write, share=0.0):
             raise named(e, todo[0]) from e
         file.append([first])
         todo = todo[1:]
-    progress, size, at = Progress(len(todo), write), 1, 0
-    while at < len(todo):
-        batch, begin = todo[at : at + size], time.monotonic()
+    progress, size, start = Progress(len(todo), write), 1, 0
+    while start < len(todo):
+        batch, begin = todo[start : start + size], time.monotonic()
         good, error = _asked(teacher, batch, share)
         if good:
             file.append(good)
         if error:
             kept = len(file.frames)
             raise type(error)(f"{error}\n{kept} frames are in {file.path}: run the same command to continue after them")
-        at += len(batch)
+        start += len(batch)
         progress.add(len(batch))
         if time.monotonic() - begin < LONGEST / 2:
             size = min(LARGEST, 2 * size)

@@ -20,8 +20,8 @@ def restricted(cell):
     q, r = np.linalg.qr(cell.T)
     sign = np.sign(np.diag(r))
     q, lower = q * sign, (r * sign[:, None]).T.copy()
-    for row, by in ((2, 1), (2, 0), (1, 0)):
-        lower[row] -= np.round(lower[row, by] / lower[by, by]) * lower[by]
+    for row, column in ((2, 1), (2, 0), (1, 0)):
+        lower[row] -= np.round(lower[row, column] / lower[column, column]) * lower[column]
     return np.tril(lower), q
 
 

@@ -8,8 +8,8 @@ from .extxyz import FrameError
 _FCC = [(0, 0, 0), (0, 0.5, 0.5), (0.5, 0, 0.5), (0.5, 0.5, 0)]
 
 
-def _moved(sites, by):
-    return [tuple((x + b) % 1.0 for x, b in zip(site, by)) for site in sites]
+def _moved(sites, shift):
+    return [tuple((x + b) % 1.0 for x, b in zip(site, shift)) for site in sites]
 
 
 LATTICES = {

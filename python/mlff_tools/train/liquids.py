@@ -49,7 +49,7 @@ class Packing:
         self.elements = [e for elements, _, n in molecules for _ in range(n) for e in elements]
         sizes = np.array([len(u) for u in units])
         self.first = np.concatenate([[0], np.cumsum(sizes)[:-1]])
-        self.of = np.repeat(np.arange(len(units)), sizes)
+        self.unit_of_atom = np.repeat(np.arange(len(units)), sizes)
         self.sizes, self.rest = sizes, np.concatenate(units)
         self.radius = CLOSEST * np.array([RADII.get(e, OTHER) for e in self.elements])
         side = int(np.ceil(len(units) ** (1 / 3) - 1e-9))
@@ -66,8 +66,14 @@ class Packing:
             for i in range(len(self.x)):
                 d = self.x[i + 1 :] - self.x[i]
                 d -= self.edge * np.round(d / self.edge)
-                near = i + 1 + np.nonzero(((d * d).sum(1) < reach * reach) & (self.of[i + 1 :] != self.of[i]))[0]
-                parts.append(np.stack([np.full(len(near), i), near]))
+                close = (
+                    i
+                    + 1
+                    + np.nonzero(
+                        ((d * d).sum(1) < reach * reach) & (self.unit_of_atom[i + 1 :] != self.unit_of_atom[i])
+                    )[0]
+                )
+                parts.append(np.stack([np.full(len(close), i), close]))
             self.i, self.j = np.concatenate(parts, 1)
         return self.i, self.j
 
@@ -90,26 +96,26 @@ class Packing:
         n, moved = len(self.x), np.empty_like(self.x)
         for a in range(3):
             moved[:, a] = np.bincount(i, push[:, a], n) - np.bincount(j, push[:, a], n)
-        pushed = np.bincount(self.of, np.bincount(i, minlength=n) + np.bincount(j, minlength=n) > 0)
+        pushed = np.bincount(self.unit_of_atom, np.bincount(i, minlength=n) + np.bincount(j, minlength=n) > 0)
         # a molecule moves by the mean over its atoms: as far as those that are pushed should
-        moved *= (0.5 * self.sizes / np.maximum(pushed, 1))[self.of][:, None]
+        moved *= (0.5 * self.sizes / np.maximum(pushed, 1))[self.unit_of_atom][:, None]
         target = self.x + moved
         centre = np.add.reduceat(target, self.first) / self.sizes[:, None]
-        products = self.rest[:, :, None] * (target - centre[self.of])[:, None, :]
+        products = self.rest[:, :, None] * (target - centre[self.unit_of_atom])[:, None, :]
         u, _, v = np.linalg.svd(np.add.reduceat(products, self.first))
         u[:, :, 2] *= np.sign(np.linalg.det(u @ v))[:, None]
-        self.x = (self.rest[:, None, :] @ (u @ v)[self.of])[:, 0] + centre[self.of]
+        self.x = (self.rest[:, None, :] @ (u @ v)[self.unit_of_atom])[:, 0] + centre[self.unit_of_atom]
 
     def whole(self):
         """Positions with the centres of all molecules in the cube, rounded to 1e-6 A."""
         centre = np.add.reduceat(self.x, self.first) / self.sizes[:, None]
-        return np.round(self.x - (self.edge * np.floor(centre / self.edge))[self.of], 6)
+        return np.round(self.x - (self.edge * np.floor(centre / self.edge))[self.unit_of_atom], 6)
 
     def overlaps(self, x):
         """Whether two atoms of different molecules, or of a molecule and its image, are too close."""
         i, j, d = reference.neighbours(x, np.eye(3) * self.edge, 2 * self.radius.max())
         image = np.linalg.norm(d - (x[j] - x[i]), axis=1) > 1e-6
-        other = (self.of[i] != self.of[j]) | image
+        other = (self.unit_of_atom[i] != self.unit_of_atom[j]) | image
         return bool((np.linalg.norm(d, axis=1)[other] < (self.radius[i] + self.radius[j])[other] - SLACK).any())
 
 
@@ -136,10 +142,10 @@ def dimers(molecules, closest, number, seed, place="."):
     while len(out) < number:
         x, y = a @ structures.random_rotation(rng).T, b @ structures.random_rotation(rng).T
         reach, d = rng.uniform(*closest) * sums, x[:, None] - y[None]
-        beside = reach**2 - d[..., 0] ** 2 - d[..., 1] ** 2  # both are turned at random: the line is z
-        if (beside <= 0).all():
+        square = reach**2 - d[..., 0] ** 2 - d[..., 1] ** 2  # both are turned at random: the line is z
+        if (square <= 0).all():
             continue  # one would pass through the other, a ring, without coming so close
-        along = (d[..., 2] + np.sqrt(np.maximum(beside, 0.0)))[beside > 0].max()
-        y = y + [0.0, 0.0, along]
+        distance = (d[..., 2] + np.sqrt(np.maximum(square, 0.0)))[square > 0].max()
+        y = y + [0.0, 0.0, distance]
         out.append({"elements": first + second, "positions": np.round(np.concatenate([x, y]), 6), "cell": None})
     return out

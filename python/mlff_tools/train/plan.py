@@ -51,10 +51,10 @@ def teacher_time(wanted, programs):
 
 def training_time(student, training, steps):
     """Seconds of so many steps of a training, of sections of a recipe; one core."""
-    of = students.filled(student)
-    features = of.get("features", 64 * of.get("members", 1))
+    settings = students.filled(student)
+    features = settings.get("features", 64 * settings.get("members", 1))
     nearest = min(TRAINING, key=lambda f: abs(f - features))
-    each = TRAINING[nearest] * features / nearest * of.get("layers", 2) / 2
+    each = TRAINING[nearest] * features / nearest * settings.get("layers", 2) / 2
     return 1e-6 * each * (training.get("batch") or BATCH) * steps
 
 
@@ -64,7 +64,7 @@ def _steps(student, training):
 
 def show(wanted, programs, write):
     """Prints the plan."""
-    of, rounds = generate.count(wanted.recipe, wanted.structures, wanted.teacher, programs), wanted.rounds
+    counts, rounds = generate.count(wanted.recipe, wanted.structures, wanted.teacher, programs), wanted.rounds
     each, who = teacher_time(wanted, programs)
     steps = _steps(wanted.student, wanted.training)
     members = 1 + (rounds["committee"] if rounds["count"] else 0)
@@ -72,17 +72,17 @@ def show(wanted, programs, write):
     train = cost * training_time(wanted.student, wanted.training, steps)
     more = rounds["count"] * cost * training_time(wanted.student, wanted.training, rounds["steps"])
     added = rounds["count"] * rounds["frames"]
-    atoms = of.atoms / max(1, of.frames)
+    atoms = counts.atoms / max(1, counts.frames)
     inner = []
     if wanted.inner:
         n = _steps(*wanted.inner)
         inner = [("inner model", f"1 x {n} steps", PRODUCTS * training_time(*wanted.inner, n))]
-    others = f", {of.other_steps} of them by other potentials, whose time is left out" if of.other_steps else ""
-    products = round(TRAIN * wanted.hessian_share * (of.frames + added))
+    others = f", {counts.other_steps} of them by other potentials, whose time is left out" if counts.other_steps else ""
+    products = round(TRAIN * wanted.hessian_share * (counts.frames + added))
     rows = [
         ("teacher", f"{who['kind']} {who['name']}, {1e6 * each:.3g} us for an atom", None),
-        ("structures", f"{of.frames} frames, {of.steps} steps of dynamics{others}", each * of.atom_steps),
-        ("labels", f"{of.frames} and up to {added} of rounds", each * (of.atoms + added * atoms)),
+        ("structures", f"{counts.frames} frames, {counts.steps} steps of dynamics{others}", each * counts.atom_steps),
+        ("labels", f"{counts.frames} and up to {added} of rounds", each * (counts.atoms + added * atoms)),
         ("hessian", f"products of about {products} frames, {2 * products} labels", each * 2 * products * atoms),
         ("training", f"{members} x {steps} steps", train),
         ("rounds", f"up to {rounds['count']}, each {members} x {rounds['steps']} steps of training", more),

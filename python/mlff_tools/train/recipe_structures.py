@@ -168,11 +168,11 @@ def check_dynamics(recipe, key_path, more=("by",)):
 
 def _moved_by(recipe, key_path, item, teacher):
     """Checks what moves the atoms of an item, and returns its section."""
-    of = item.get("dynamics", {})
-    if "by" not in of:
+    section = item.get("dynamics", {})
+    if "by" not in section:
         return teacher
-    if of["by"] == "teacher":
-        del of["by"]
+    if section["by"] == "teacher":
+        del section["by"]
         return teacher
     return check_potential(recipe, (*key_path, "dynamics", "by"), ("lammps", "mlff", "ase"))
 
@@ -239,8 +239,8 @@ def structures(recipe, teacher):
             said = "makes frames that a file of labels has no labels for: give a teacher with mlff, lammps or ase"
             recipe.fail((*key_path, new[0]), f"{said}, or leave {new[0]} out")
         if "dynamics" in item:
-            by = _moved_by(recipe, key_path, item, teacher)
-            if "ase" in by and item["dynamics"].get("cell") == "aniso":
+            mover = _moved_by(recipe, key_path, item, teacher)
+            if "ase" in mover and item["dynamics"].get("cell") == "aniso":
                 recipe.fail((*key_path, "dynamics", "cell"), "is aniso; allowed with ase are iso, tri")
     return recipe.get(("structures",))
 

@@ -23,8 +23,8 @@ def shortest(frames):
 
 def is_sound(frame, limits):
     """Whether no pair of atoms is nearer than NEAREST times the shortest distance of the labels."""
-    near = shortest([frame])
-    return all(r >= NEAREST * limits.get(pair, 0.0) for pair, r in near.items())
+    distances = shortest([frame])
+    return all(r >= NEAREST * limits.get(pair, 0.0) for pair, r in distances.items())
 
 
 def starts(frames, kinds):

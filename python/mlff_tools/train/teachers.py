@@ -114,10 +114,10 @@ class FileTeacher:
         self.frames = labels.read_labels(path, names, limit, self.notes)
         self.found = {labels.structure_key(f): f for f in self.frames}
         makers = {tuple(text for _, text in labels.teacher_of(f)[:2]) for f in self.frames} - {()}
-        by = ", labelled by " + " and ".join(sorted(" ".join(m) for m in makers)) if makers else ""
+        makers_text = ", labelled by " + " and ".join(sorted(" ".join(m) for m in makers)) if makers else ""
         self.identity = {
             "kind": "labels",
-            "name": os.path.basename(path) + by,
+            "name": os.path.basename(path) + makers_text,
             "sha256": modelfile.sha256_of(path),
             "versions": "none",
         }

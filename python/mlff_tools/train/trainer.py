@@ -225,11 +225,11 @@ class Trainer:
 
     def views(self, flat):
         """name -> view of a flat vector."""
-        out, at = {}, 0
+        out, offset = {}, 0
         for name, shape in self.shapes.items():
             n = math.prod(shape)
-            out[name] = flat[at : at + n].view(shape).detach()
-            at += n
+            out[name] = flat[offset : offset + n].view(shape).detach()
+            offset += n
         return out
 
     def plain_batch(self, frame_class, index):
@@ -378,12 +378,12 @@ class Trainer:
             theirs != mine and any(m["radial_basis"]["kind"] != "bspline" for m in (mine, theirs))
         ):
             raise ModelError(f"{path}: the checkpoint is of another network")
-        at = 0
+        offset = 0
         for name, weight in self.views(self.theta).items():
             splines = theirs != mine and name.startswith("filter.")
             n = theirs["radial_basis"]["n"] if splines else weight.shape[-1]
             size = weight.numel() // weight.shape[-1] * n
-            found = state["ema"][at : at + size].view(*weight.shape[:-1], n)
+            found = state["ema"][offset : offset + size].view(*weight.shape[:-1], n)
             if splines:
                 found = splines_onto(found, theirs["cutoff"], n, weight.shape[-1], mine["cutoff"])
             if found is None:
@@ -392,7 +392,7 @@ class Trainer:
                     "this network: their spacing must be the same, twice as wide, ..., and their cutoff not shorter"
                 )
             weight.copy_(found)
-            at += size
+            offset += size
         self.ema.copy_(self.theta)
 
     def restore(self, state, path):

@@ -262,9 +262,9 @@ class FastPaiNN:
     def gradient(self, p, batch, keep, weights, limits):
         """Gradient of losses.loss by each parameter (list), and its terms."""
         out = self.evaluate(p, batch)
-        by, terms = gradients(out, batch, keep, weights, limits)
-        vectors, step = displaced(by, batch)
-        by_node = 0.5 * (by.nodes[0] + by.energies[0][batch.frame])
+        slopes, terms = gradients(out, batch, keep, weights, limits)
+        vectors, step = displaced(slopes, batch)
+        by_node = 0.5 * (slopes.nodes[0] + slopes.energies[0][batch.frame])
         total = None
         for sign in (1.0, -1.0):
             geometry = self._geometry(batch, batch.vectors + sign * vectors, False)
@@ -284,17 +284,17 @@ def gradients(out, batch, keep, weights, limits):
     return losses.outputs(*found), terms
 
 
-def displaced(by, batch):
+def displaced(slopes, batch):
     """Displacement [E, 3] (A) of the edges' vectors along minus the gradients by forces plus that by virials, and the
     step [B] of each frame: displacement / step is that direction."""
     centre, frame = batch.centre, batch.frame[batch.centre]
-    along, strain = -by.forces[0], by.virials[0]
+    direction, strain = -slopes.forces[0], slopes.virials[0]
     strained = (batch.vectors.unsqueeze(1) @ strain[frame]).squeeze(1)
     n_edges = torch.zeros(len(strain)).index_add(0, frame, torch.ones(len(frame))).clamp_min(1.0)
-    square = losses.frame_means(along.square().sum(1), batch)
+    square = losses.frame_means(direction.square().sum(1), batch)
     square = square + torch.zeros(len(strain)).index_add(0, frame, strained.square().sum(1)) / n_edges
     step = DISPLACEMENT / square.sqrt().clamp_min(1e-12)
-    size = along.norm(dim=1, keepdim=True) * step[batch.frame].unsqueeze(1)
-    along = along * (LARGEST * DISPLACEMENT / size.clamp_min(1e-12)).clamp_max(1.0)
-    moved = along[batch.nbr.long()] - along[centre] + strained
+    size = direction.norm(dim=1, keepdim=True) * step[batch.frame].unsqueeze(1)
+    direction = direction * (LARGEST * DISPLACEMENT / size.clamp_min(1e-12)).clamp_max(1.0)
+    moved = direction[batch.nbr.long()] - direction[centre] + strained
     return moved * step[frame].unsqueeze(1), step

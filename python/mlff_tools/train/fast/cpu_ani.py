@@ -71,7 +71,7 @@ class _Frame(ctypes.Structure):
 def _prepare(c, network):
     """Adds to a frames.FrameClass what a step needs: aev [F, n, length] and, per frame, the arrays of aev.c."""
     species = c.species.int().contiguous()
-    keep, near = c.vectors.norm(dim=2) < 1.5 * network.cutoff, c.a != c.b
+    keep, distinct = c.vectors.norm(dim=2) < 1.5 * network.cutoff, c.a != c.b
     c.arrays, c.c_frames, aev = [], [], []
     for k in range(len(c.frames)):
         batch = SimpleNamespace(
@@ -79,12 +79,12 @@ def _prepare(c, network):
             i=c.i[k][keep[k]].long(),
             j=c.j[k][keep[k]].long(),
             vectors=c.vectors[k][keep[k]],
-            a=c.a[k][near[k]].long(),
-            b=c.b[k][near[k]].long(),
+            a=c.a[k][distinct[k]].long(),
+            b=c.b[k][distinct[k]].long(),
         )
         with torch.no_grad():
             aev.append(network.prepare(batch)["aev"])
-        arrays = [c.i[k][keep[k]], c.j[k][keep[k]], species, batch.vectors, c.a[k][near[k]], c.b[k][near[k]]]
+        arrays = [c.i[k][keep[k]], c.j[k][keep[k]], species, batch.vectors, c.a[k][distinct[k]], c.b[k][distinct[k]]]
         arrays = [a.contiguous() for a in arrays]
         c.arrays.append(arrays)
         c.c_frames.append(_Frame(len(arrays[0]), len(arrays[4]), *(a.data_ptr() for a in arrays)))
@@ -167,14 +167,17 @@ class FastAni:
     def gradient(self, p, batch, keep, weights, limits):
         """Gradient of losses.loss by each parameter (list), and its terms."""
         out, g = self._evaluate(p, batch, True)
-        by, terms = cpu.gradients(out, batch, keep, weights, limits)
+        slopes, terms = cpu.gradients(out, batch, keep, weights, limits)
         by_g = torch.zeros(len(batch.aev), self.network.length, self.network.n_members)
-        by_forces, by_virials = by.forces.permute(1, 2, 0).contiguous(), by.virials.permute(1, 2, 3, 0).contiguous()
+        by_forces, by_virials = (
+            slopes.forces.permute(1, 2, 0).contiguous(),
+            slopes.virials.permute(1, 2, 3, 0).contiguous(),
+        )
         self._call(self.lib.aev_push, batch, by_g, by_forces, by_virials)
         gradient = torch.autograd.grad(
             [out.energies, out.nodes, g],
             list(p.values()),
-            [by.energies, by.nodes, by_g.permute(2, 0, 1)],
+            [slopes.energies, slopes.nodes, by_g.permute(2, 0, 1)],
             materialize_grads=True,
         )
         return gradient, terms

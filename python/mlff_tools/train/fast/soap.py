@@ -20,18 +20,18 @@ class Soap:
     """Bases of every matrix; first and second moments are the flat vectors that the trainer keeps."""
 
     def __init__(self, shapes, device):
-        self.parts, at = [], 0
+        self.parts, offset = [], 0
         for name, shape in shapes.items():
             n = math.prod(shape)
             matrix = len(shape) >= 2 and min(shape[-2:]) > 1 and not name.endswith("bias")
-            self.parts.append((at, n, tuple(shape), matrix))
-            at += n
+            self.parts.append((offset, n, tuple(shape), matrix))
+            offset += n
         self.device, self.count = device, 0
         self.left, self.right, self.q_left, self.q_right = {}, {}, {}, {}
-        for at, _, shape, matrix in self.parts:
+        for offset, _, shape, matrix in self.parts:
             if matrix:
                 for store, size in ((self.left, shape[-2]), (self.right, shape[-1])):
-                    store[at] = torch.zeros(*shape[:-2], size, size, device=device)
+                    store[offset] = torch.zeros(*shape[:-2], size, size, device=device)
 
     def state(self):
         """A copy of everything that direction() keeps."""
@@ -47,23 +47,23 @@ class Soap:
         for k in ("left", "right", "q_left", "q_right"):
             setattr(self, k, {a: x.clone().to(self.device) for a, x in state[k].items()})
 
-    def _statistics(self, at, g):
-        self.left[at].lerp_(g @ g.mT, 1 - BETA)
-        self.right[at].lerp_(g.mT @ g, 1 - BETA)
+    def _statistics(self, offset, g):
+        self.left[offset].lerp_(g @ g.mT, 1 - BETA)
+        self.right[offset].lerp_(g.mT @ g, 1 - BETA)
 
-    def _rotate_bases(self, at, v):
+    def _rotate_bases(self, offset, v):
         """One step of orthogonal iteration, eigenvectors in the order of their Rayleigh quotients; v follows the
         order."""
         for store, q_store, dim in ((self.left, self.q_left, -2), (self.right, self.q_right, -1)):
-            if at not in q_store:
-                q_store[at] = torch.linalg.eigh(store[at])[1].flip(-1)
+            if offset not in q_store:
+                q_store[offset] = torch.linalg.eigh(store[offset])[1].flip(-1)
                 continue
-            q = q_store[at]
-            order = torch.argsort((q * (store[at] @ q)).sum(-2), dim=-1, descending=True)
+            q = q_store[offset]
+            order = torch.argsort((q * (store[offset] @ q)).sum(-2), dim=-1, descending=True)
             q = torch.gather(q, -1, order.unsqueeze(-2).expand_as(q))
             index = order.unsqueeze(-1) if dim == -2 else order.unsqueeze(-2)
             v.copy_(torch.gather(v, dim, index.expand_as(v)))
-            q_store[at] = torch.linalg.qr(store[at] @ q)[0]
+            q_store[offset] = torch.linalg.qr(store[offset] @ q)[0]
 
     def direction(self, g, m, v, controls):
         """The step, to be multiplied by the learning rate, for the flat gradient g; m and v are updated."""
@@ -71,19 +71,19 @@ class Soap:
         m.lerp_(g, 1 - BETA)
         self.count += 1
         first, second = 1 / (1 - BETA**self.count), controls[2]
-        for at, n, shape, matrix in self.parts:
-            gp, mp, vp = (x[at : at + n].view(shape) for x in (g, m, v))
+        for offset, n, shape, matrix in self.parts:
+            gp, mp, vp = (x[offset : offset + n].view(shape) for x in (g, m, v))
             if not matrix:
                 vp.lerp_(gp.square(), 1 - BETA_SECOND)
-                out[at : at + n] = (first * mp / ((vp * second).sqrt() + 1e-8)).flatten()
+                out[offset : offset + n] = (first * mp / ((vp * second).sqrt() + 1e-8)).flatten()
                 continue
-            self._statistics(at, gp)
-            if at not in self.q_left:
-                self._rotate_bases(at, vp)
-            ql, qr = self.q_left[at], self.q_right[at]
+            self._statistics(offset, gp)
+            if offset not in self.q_left:
+                self._rotate_bases(offset, vp)
+            ql, qr = self.q_left[offset], self.q_right[offset]
             vp.lerp_((ql.mT @ gp @ qr).square(), 1 - BETA_SECOND)
             step = (first * (ql.mT @ mp @ qr) / ((vp * second).sqrt() + 1e-8)).clamp_(-LARGEST, LARGEST)
-            out[at : at + n] = (ql @ step @ qr.mT).flatten()
+            out[offset : offset + n] = (ql @ step @ qr.mT).flatten()
             if self.count % PERIOD == 0:
-                self._rotate_bases(at, vp)
+                self._rotate_bases(offset, vp)
         return out
