@@ -1,8 +1,8 @@
 """Which kernels a build has: MLFF_KERNELS_SIMD."""
 
 import os
-import subprocess
 
+import processes
 import pytest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -19,7 +19,7 @@ def configure(place, wanted, processor):
     words = ["cmake", "-S", place, "-B", place / "build", "-DCMAKE_SYSTEM_NAME=Linux", f"-DMLFF_KERNELS_SIMD={wanted}"]
     known = ["-DMLFF_COMPILER_HAS_AVX512_BF16=1", "-DMLFF_COMPILER_HAS_AMX=1", "-DMLFF_COMPILER_HAS_SVE=1"]
     words += [f"-DCMAKE_SYSTEM_PROCESSOR={processor}", *known]
-    done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    done = processes.merged(words)
     return done.returncode, " ".join(done.stdout.split())
 
 

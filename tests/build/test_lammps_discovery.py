@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 
+import processes
 import pytest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -101,7 +102,7 @@ def configure(tmp_path):
     (project / "CMakeLists.txt").write_text(PROJECT)
 
     def run(*options):
-        done = subprocess.run(
+        done = processes.merged(
             [
                 "cmake",
                 "-S",
@@ -111,12 +112,7 @@ def configure(tmp_path):
                 f"-DCMAKE_CXX_COMPILER={shutil.which('c++')}",
                 f"-DCMAKE_NM={shutil.which('nm')}",
                 *options,
-            ],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            check=False,
-            text=True,
+            ]
         )
         return done.returncode, " ".join(done.stdout.split())
 

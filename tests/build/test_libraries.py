@@ -1,8 +1,8 @@
 """cmake/Libraries.cmake: libyaml and Check are found by header and library, static or shared, without pkg-config."""
 
 import os
-import subprocess
 
+import processes
 import pytest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -38,7 +38,7 @@ def configure(tmp_path):
 
     def run(place, *options, **env):
         """(exit code, output) with what is in a prefix and nothing of the system's."""
-        done = subprocess.run(
+        done = processes.merged(
             [
                 "cmake",
                 "-S",
@@ -51,11 +51,6 @@ def configure(tmp_path):
                 *options,
             ],
             env={**os.environ, "CPATH": "", "LIBRARY_PATH": "", **env},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            check=False,
-            text=True,
         )
         return done.returncode, " ".join(done.stdout.split())
 

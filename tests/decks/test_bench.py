@@ -11,6 +11,7 @@ import sys
 import time
 
 import numpy as np
+import processes
 import pytest
 
 from mlff_tools.bench import cases as bench_cases
@@ -436,12 +437,5 @@ def test_program_finds_the_suite():
     """`mlff bench` and `mlff report` of the C program are these."""
     program = os.environ.get("MLFF", os.path.join(ROOT, "build", "mlff"))
     for name in ("bench", "report", "validate"):
-        done = subprocess.run(
-            [program, name, "--help"],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-            env=environment(find_lmp()),
-        )
+        done = processes.merged([program, name, "--help"], env=environment(find_lmp()))
         assert done.returncode == 0 and f"usage: mlff {name}" in done.stdout, done.stdout

@@ -2,10 +2,10 @@
 
 import os
 import re
-import subprocess
 
 import nightly
 import numpy as np
+import processes
 import pytest
 
 from mlff_tools.model.lammps import environment, find_lmp
@@ -47,18 +47,7 @@ def run(deck, place, **variables):
     command = [find_lmp(), "-in", os.path.join(FOLDER, deck), "-log", "none", "-nocite"]
     for name, value in variables.items():
         command += ["-var", name, str(value)]
-    done = subprocess.run(
-        command,
-        cwd=place,
-        env=environment(find_lmp()),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        timeout=300,
-        check=False,
-    )
+    done = processes.merged(command, cwd=place, env=environment(find_lmp()), timeout=300)
     return done.returncode, done.stdout
 
 

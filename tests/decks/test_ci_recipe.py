@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 
+import processes
 import pytest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -23,16 +24,7 @@ def gate(place, *arguments, bench="--steps 220 --every 50 --equilibrate 50"):
         "BENCH": f"--build {PLUGIN} --budget 0 {bench}",
         "PYTHONPATH": os.path.join(ROOT, "python"),
     }
-    done = subprocess.run(
-        ["sh", os.path.join(CI, "gate.sh"), *map(str, arguments)],
-        env=env,
-        cwd=place,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=600,
-        check=False,
-    )
+    done = processes.merged(["sh", os.path.join(CI, "gate.sh"), *map(str, arguments)], env=env, cwd=place, timeout=600)
     return done.returncode, done.stdout
 
 
@@ -101,12 +93,8 @@ def test_rules_can_be_read(tmp_path):
         stdout=subprocess.DEVNULL,
     )
     for rules in sorted(name for name in os.listdir(CI) if name.endswith(".yaml")):
-        done = subprocess.run(
-            [mlff, "compare", tmp_path / "r.json", tmp_path / "r.json", "--gate", os.path.join(CI, rules)],
-            text=True,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            check=False,
+        done = processes.merged(
+            [mlff, "compare", tmp_path / "r.json", tmp_path / "r.json", "--gate", os.path.join(CI, rules)]
         )
         timed = rules not in ("work.yaml", "work-ranks.yaml", "previous.yaml")
         assert done.returncode == (rules != "previous-speed.yaml"), done.stdout

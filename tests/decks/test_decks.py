@@ -9,9 +9,9 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 
+import processes
 import pytest
 import yaml
 
@@ -60,17 +60,7 @@ def test_deck(deck, tmp_path):
             pytest.skip(f"{deck}: its model {value} is not there")
         elif os.path.exists(os.path.join(ROOT, value)) and "/" in value:
             command += ["-var", name, os.path.join(ROOT, value)]
-    done = subprocess.run(
-        command,
-        cwd=tmp_path,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        check=False,
-        timeout=300,
-        text=True,
-        errors="replace",
-    )
+    done = processes.merged(command, cwd=tmp_path, timeout=300)
     assert done.returncode == 0, done.stdout[-3000:]
     output = (tmp_path / "screen.0").read_text(encoding="utf-8") if partition else done.stdout
     assert "Loop time" in output or partition and "Step" in done.stdout, f"{deck} ran no steps\n{done.stdout[-3000:]}"
@@ -104,17 +94,7 @@ def test_readme():
 
 
 def run(command, cwd=None):
-    done = subprocess.run(
-        command,
-        cwd=cwd,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        check=False,
-        timeout=600,
-        text=True,
-        errors="replace",
-    )
+    done = processes.merged(command, cwd=cwd, timeout=600)
     return done.returncode, done.stdout
 
 

@@ -2,9 +2,9 @@
 
 import os
 import re
-import subprocess
 
 import numpy as np
+import processes
 
 from mlff_tools.model.lammps import environment, find_lmp, find_mpiexec
 
@@ -22,18 +22,7 @@ def run(deck, place, partitions, **variables):
         words = [find_mpiexec(find_lmp()), "-n", str(partitions), *words, "-partition", f"{partitions}x1"]
     for name, value in {"plugin": PLUGIN, "model": MODEL, "folder": FOLDER, **variables}.items():
         words += ["-var", name, str(value)]
-    done = subprocess.run(
-        words,
-        cwd=place,
-        env=environment(find_lmp()),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        timeout=300,
-        check=False,
-    )
+    done = processes.merged(words, cwd=place, env=environment(find_lmp()), timeout=300)
     return done.returncode, done.stdout
 
 

@@ -4,9 +4,9 @@ import glob
 import json
 import os
 import re
-import subprocess
 
 import numpy as np
+import processes
 import pytest
 
 from mlff_tools.bench import profiles, scaling
@@ -41,9 +41,7 @@ def run(*arguments):
 
 
 def show(path):
-    done = subprocess.run(
-        [MLFF, "show", path], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False, text=True
-    )
+    done = processes.merged([MLFF, "show", path])
     assert done.returncode == 0, done.stdout
     return done.stdout
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import numpy as np
+import processes
 import pytest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -21,9 +22,7 @@ def run(deck, place, check=True, **variables):
     command = [LMP, "-in", os.path.join(DECKS, deck), "-nocite", "-log", "none"]
     for name, value in {"plugin": PLUGIN, "model": MODEL, **variables}.items():
         command += ["-var", name, str(value)]
-    done = subprocess.run(
-        command, cwd=place, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300, check=False
-    )
+    done = processes.merged(command, cwd=place, timeout=300)
     assert not check or done.returncode == 0, done.stdout[-3000:]
     return done.stdout
 

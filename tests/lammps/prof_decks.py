@@ -3,10 +3,10 @@
 import json
 import os
 import re
-import subprocess
 import sys
 
 import numpy as np
+import processes
 from harness import with_libraries
 
 ARGON = """
@@ -94,16 +94,8 @@ def pair_deck(system, folder, pair, units="metal", newton="on", name="w.data"):
 def run_python(folder, code, *arguments, **extra):
     """Output of a Python program with LAMMPS as a library; extra: of its environment."""
     (folder / "program.py").write_text(code)
-    done = subprocess.run(
-        [sys.executable, "program.py", *arguments],
-        cwd=folder,
-        env=with_libraries(**extra),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        check=False,
-        timeout=300,
+    done = processes.merged(
+        [sys.executable, "program.py", *arguments], cwd=folder, env=with_libraries(**extra), timeout=300
     )
-    output = done.stdout.decode("utf-8", "replace")
-    assert done.returncode == 0, output[-3000:]
-    return output
+    assert done.returncode == 0, done.stdout[-3000:]
+    return done.stdout

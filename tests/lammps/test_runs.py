@@ -3,10 +3,10 @@
 import os
 import re
 import shutil
-import subprocess
 import sys
 
 import numpy as np
+import processes
 import pytest
 from harness import (
     CLEAR,
@@ -284,17 +284,13 @@ def rss():
 def library(body, zoo, folder):
     """Runs Python code with the LAMMPS module and returns what it printed."""
     (folder / "water.data").write_text(water(2).data())
-    done = subprocess.run(
+    done = processes.merged(
         [sys.executable, "-c", LIBRARY + body, PLUGIN, zoo["painn"], zoo["ani"], "water.data"],
         cwd=folder,
         env=with_libraries(),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        check=False,
         timeout=TIMEOUT,
     )
-    output = done.stdout.decode("utf-8", "replace")
+    output = done.stdout
     assert done.returncode == 0, f"exit code {done.returncode}\n{output[-3000:]}"
     return output
 

@@ -13,6 +13,7 @@ import time
 
 import models
 import numpy as np
+import processes
 import pytest
 from harness import CLEAR, LMP, MPIEXEC, Case, close, fails, launch, mlff, read_dump, water
 from test_runs import FP64
@@ -94,13 +95,7 @@ def run_and_kill(deck, folder, how):
 
 def check_files(folder):
     """The report is a whole one, and so is every frame of the comparison."""
-    done = subprocess.run(
-        [os.environ["MLFF"], "show", "report.json"],
-        cwd=folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        check=False,
-    )
+    done = processes.merged([os.environ["MLFF"], "show", "report.json"], cwd=folder)
     assert done.returncode == 0, done.stdout.decode()
     lines = open(os.path.join(folder, "hard.xyz"), encoding="utf-8").read()
     assert lines.endswith("\n")
@@ -225,12 +220,7 @@ def test_full_disk(zoo, tmp_path):
     """A disk that becomes full: report and earlier frames stay complete, and the run continues."""
     disk = tmp_path / "disk"
     disk.mkdir()
-    done = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        check=False,
-    )
+    done = processes.merged(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)])
     if done.returncode:
         pytest.skip("a small file system cannot be mounted here: " + done.stdout.decode().strip())
     try:

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 
+import processes
 import pytest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -24,10 +25,8 @@ def sources(*suffixes, folders=FOLDERS):
 
 
 def run(*command):
-    done = subprocess.run(
-        command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
-    )
-    return done.returncode, done.stdout.decode("utf-8", "replace")
+    done = processes.merged(command, cwd=ROOT)
+    return done.returncode, done.stdout
 
 
 def read(path):

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 
+import processes
 import pytest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -19,7 +20,7 @@ def build(source, place):
         pytest.skip(f"{', '.join(missing)} not installed: scripts/setup.sh site, with Python 3.11 or newer")
     command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html"]
     command += ["-c", os.path.join(source, "docs"), "-d", str(place / "doctrees"), source, str(place / "site")]
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    done = processes.merged(command)
     return done.returncode, done.stdout
 
 

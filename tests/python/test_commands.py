@@ -4,6 +4,7 @@
 import os
 import subprocess
 
+import processes
 import pytest
 
 from mlff_tools.__main__ import COMMANDS
@@ -18,9 +19,7 @@ MLFF = os.environ.get("MLFF", os.path.join(ROOT, "build", "mlff"))
 
 def run(words, folder):
     env = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-    done = subprocess.run(
-        words, cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
-    )
+    done = processes.merged(words, cwd=folder, env=env)
     assert done.returncode == 0, done.stdout
     return done.stdout
 

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import time
 
+import processes
 import pytest
 
 DAEMONS = ("munged", "slurmctld", "slurmd")
@@ -95,15 +96,7 @@ class Slurm:
                 process.kill()
 
     def run(self, *command, cwd=None, **more):
-        return subprocess.run(
-            command,
-            env={**self.env, **more},
-            cwd=cwd,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-        ).stdout
+        return processes.merged(command, env={**self.env, **more}, cwd=cwd).stdout
 
     def wait(self, condition, seconds, what):
         limit = time.monotonic() + seconds

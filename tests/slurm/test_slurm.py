@@ -9,6 +9,7 @@ import sys
 
 import numpy as np
 import pages
+import processes
 import pytest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -121,9 +122,7 @@ def test_long_run(slurm, work):
         )
     assert np.abs(expected[STEPS][:, 5:8] - expected[0][:, 5:8]).max() > 1.0, "nothing moved"
     reports = sorted(glob.glob(str(work / "water.*.json")))
-    shown = subprocess.run(
-        [MLFF, "show", *reports], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
-    )
+    shown = processes.merged([MLFF, "show", *reports])
     assert len(reports) == 3 and shown.returncode == 0, shown.stdout
 
 
@@ -153,9 +152,7 @@ def test_array(slurm, work):
     reports = [str(work / "reports" / f"{name}.json") for name in cases]
     assert reports and all(os.path.exists(path) for path in reports), said
     assert f"cases.txt has no line {len(cases) + 1}" in said
-    shown = subprocess.run(
-        [MLFF, "show", *reports], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
-    )
+    shown = processes.merged([MLFF, "show", *reports])
     assert shown.returncode == 0 and all(name in shown.stdout for name in cases), shown.stdout
 
 

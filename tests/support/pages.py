@@ -6,8 +6,9 @@ this order, `...` for any others. Numbers stand for any number, bars of a table 
 
 import os
 import re
-import subprocess
 import sys
+
+import processes
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.path.abspath(os.environ.get("MLFF_BUILD_DIR", os.path.join(ROOT, "build")))
@@ -65,17 +66,8 @@ def type_page(page, folder, replace=(), skip=(), shown=(), env=(), timeout=300):
         typed = {k: commands.replace(text, other) for k, commands in typed.items()}
     for k, commands in typed.items():
         script += [f"echo '{MARK.format(k)}'", commands]
-    done = subprocess.run(
-        ["bash", "-c", "\n".join(script)],
-        cwd=folder,
-        env={**environment(), **dict(env)},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        timeout=timeout,
-        check=False,
+    done = processes.merged(
+        ["bash", "-c", "\n".join(script)], cwd=folder, env={**environment(), **dict(env)}, timeout=timeout
     )
     assert done.returncode == 0, f"{page}: exit code {done.returncode}\n{done.stdout[-3000:]}"
     outputs = [None] * len(parts)
