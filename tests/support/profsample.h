@@ -39,6 +39,9 @@ mlffprof_recorder *prof_sample_recorder(int n_steps);
 /* Its report. */
 mlffprof_report *prof_sample(int n_steps);
 
+/* The report of a recorder. */
+mlffprof_report *prof_finish(const mlffprof_recorder *r);
+
 /* A report of n steps with latencies ms[k], or, for ms = NULL, of normally distributed ones. */
 mlffprof_report *prof_report_of(const double *ms, int n, double mean_ms, double std_ms, uint64_t seed);
 

@@ -16,13 +16,6 @@ static mlffprof_recorder *recorder_of(const char *ensemble)
   return r;
 }
 
-static mlffprof_report *report_of(const mlffprof_recorder *r)
-{
-  mlffprof_report *p = NULL;
-  prof_ok(mlffprof_recorder_report(r, &p, &error), error);
-  return p;
-}
-
 static void add(mlffprof_recorder *r, int64_t step, mlffprof_quantity_id id, double value)
 {
   mlffprof_energy_sample s = {.step = step, .time_ps = 5e-4 * (double) step, .has = 1u << id};
@@ -45,7 +38,7 @@ START_TEST(planted_drift)
     noise = 0.9 * noise + 1e-5 * test_normal(&rng);
     add(r, 10 * k, MLFFPROF_TOTAL, start + drift * N_ATOMS * time + 1e-4 * sin(7 * time) + noise);
   }
-  mlffprof_report *p = report_of(r);
+  mlffprof_report *p = prof_finish(r);
   const mlffprof_quantity *q = &p->energy.value[MLFFPROF_TOTAL];
   const double time = 5e-3 * (n - 1), change = drift * N_ATOMS * time;
   near_one(p->drift, drift, 0.01 * drift);
@@ -82,7 +75,7 @@ START_TEST(no_drift_is_not_invented)
       noise = 0.98 * noise + test_normal(&rng);
       add(r, k, MLFFPROF_TOTAL, -400 + 0.01 * noise);
     }
-    mlffprof_report *p = report_of(r);
+    mlffprof_report *p = prof_finish(r);
     n_covered += fabs(p->drift) <= p->energy.value[MLFFPROF_TOTAL].drift_error;
     mlffprof_report_free(p);
     mlffprof_recorder_free(r);
@@ -101,7 +94,7 @@ START_TEST(conserved_comes_first)
     s.value[MLFFPROF_CONSERVED] = -10 + 0.0012 * k;
     prof_ok(mlffprof_recorder_energy(r, &s, &error), error);
   }
-  mlffprof_report *p = report_of(r);
+  mlffprof_report *p = prof_finish(r);
   near_one(p->drift, 1e-4, 1e-15);
   near_one(p->energy.value[MLFFPROF_TOTAL].drift, 0.01, 1e-14);
   ck_assert_str_eq(p->drift_of, "conserved");
@@ -115,7 +108,7 @@ START_TEST(few_samples)
 {
   mlffprof_recorder *r = recorder_of("nve");
   for (int n = 0; n <= 2; n++) {
-    mlffprof_report *p = report_of(r);
+    mlffprof_report *p = prof_finish(r);
     const mlffprof_quantity *q = &p->energy.value[MLFFPROF_TOTAL];
     if (n == 0) prof_unmeasured(p->energy.time_ps);
     if (n == 0) prof_unmeasured(q->initial);
@@ -153,7 +146,7 @@ START_TEST(explosions)
     add(r, 0, cases[k].id, cases[k].first);
     add(r, 7, cases[k].id, cases[k].second);
     add(r, 8, cases[k].id, cases[k].first);
-    mlffprof_report *p = report_of(r);
+    mlffprof_report *p = prof_finish(r);
     mlffprof_recorder_summary(r, &s);
     ck_assert_int_eq(p->energy.finite, cases[k].finite);
     ck_assert_int_eq(p->energy.exploded, cases[k].exploded);
@@ -179,7 +172,7 @@ START_TEST(bad_samples)
   prof_fails(mlffprof_recorder_energy(r, &s, &error), error, MLFFPROF_E_ARG, "step 5");
   s = (mlffprof_energy_sample){.time_ps = 1, .has = 1u << MLFFPROF_N_QUANTITIES};
   prof_fails(mlffprof_recorder_energy(r, &s, &error), error, MLFFPROF_E_ARG, "unknown quantities");
-  mlffprof_report *p = report_of(r);
+  mlffprof_report *p = prof_finish(r);
   ck_assert_int_eq(p->energy.n_samples, 1);
   mlffprof_report_free(p);
   mlffprof_recorder_free(r);
@@ -194,7 +187,7 @@ START_TEST(a_second_run)
   add(r, 100, MLFFPROF_TEMPERATURE, 1e6);
   prof_ok(mlffprof_recorder_restart_energy(r, "nvt", &error), error);
   for (int k = 0; k < 50; k++) add(r, k, MLFFPROF_TOTAL, -7);
-  mlffprof_report *p = report_of(r);
+  mlffprof_report *p = prof_finish(r);
   ck_assert_int_eq(p->energy.n_samples, 50);
   near_one(p->drift, 0, 1e-15);
   near_one(p->energy.value[MLFFPROF_TOTAL].initial, -7, 0);
@@ -211,7 +204,7 @@ START_TEST(reduced_units_have_no_ev)
   const mlffprof_options options = {.n_atoms = 10, .lj_units = 1};
   prof_ok(mlffprof_recorder_create(&options, &r, &error), error);
   for (int k = 0; k < 10; k++) add(r, k, MLFFPROF_TOTAL, -5.0 + k);
-  mlffprof_report *p = report_of(r);
+  mlffprof_report *p = prof_finish(r);
   prof_unmeasured(p->drift);
   near_one(p->energy.value[MLFFPROF_TOTAL].drift, 0.1 / 5e-4, 1e-9);
   ck_assert(p->energy.lj_units);
@@ -233,7 +226,7 @@ START_TEST(accuracy)
                                         mae, k != 2,          k, k == 3 ? -30 : 10};
     prof_ok(mlffprof_recorder_accuracy(r, &s, &error), error);
   }
-  mlffprof_report *p = report_of(r);
+  mlffprof_report *p = prof_finish(r);
   const mlffprof_accuracy_report *a = &p->accuracy;
   near_one(a->force_rmse, sqrt(14.0 / 3), 1e-14);
   near_one(a->force_mae, 1, 1e-15);
@@ -272,7 +265,7 @@ START_TEST(accuracy_without_stress)
   mlffprof_recorder *r = NULL;
   prof_ok(mlffprof_recorder_create(NULL, &r, &error), error);
   prof_ok(mlffprof_recorder_accuracy(r, &s, &error), error);
-  mlffprof_report *p = report_of(r);
+  mlffprof_report *p = prof_finish(r);
   static const char *const names[] = {"stress_rmse", "pressure_rmse", "pressure_bias", "pressure_bias_abs"};
   for (int k = 0; k < 4; k++) {
     double value = 0;
@@ -295,7 +288,7 @@ START_TEST(distribution)
   mlffprof_recorder *r = recorder_of("nvt");
   test_rng rng = {9};
   for (int k = 0; k < 20000; k++) add(r, k, MLFFPROF_TEMPERATURE, 300 + 10 * test_normal(&rng));
-  mlffprof_report *p = report_of(r);
+  mlffprof_report *p = prof_finish(r);
   const mlffprof_quantity *q = &p->energy.value[MLFFPROF_TEMPERATURE];
   near_one(q->mean, 300, 0.3);
   near_one(q->std, 10, 0.2);

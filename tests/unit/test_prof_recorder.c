@@ -18,13 +18,6 @@ static mlffprof_recorder *recorder_of(mlffprof_options options)
   return r;
 }
 
-static mlffprof_report *report_of(const mlffprof_recorder *r)
-{
-  mlffprof_report *p = NULL;
-  prof_ok(mlffprof_recorder_report(r, &p, &error), error);
-  return p;
-}
-
 static void add(mlffprof_recorder *r, int64_t step, double seconds, unsigned tags)
 {
   const mlffprof_step s = {.step = step, .seconds = seconds, .tags = tags};
@@ -39,7 +32,7 @@ START_TEST(closed_forms)
     const mlffprof_step s = {.step = k, .seconds = 1e-3 * k, .dt_ps = 0.002};
     prof_ok(mlffprof_recorder_step(r, &s, &error), error);
   }
-  mlffprof_report *p = report_of(r);
+  mlffprof_report *p = prof_finish(r);
   near_one(p->latency.mean, 50.5, 1e-10);
   near_one(p->latency.median, 50.5, 1e-10);
   near_one(p->latency.std, sqrt(100 * 101 / 12.0), 1e-10);
@@ -65,7 +58,7 @@ START_TEST(few_steps)
 {
   mlffprof_recorder *r = recorder_of((mlffprof_options){.name = NULL});
   for (int n = 0; n <= 2; n++) {
-    mlffprof_report *p = report_of(r);
+    mlffprof_report *p = prof_finish(r);
     const mlffprof_stats *s = &p->latency;
     ck_assert_int_eq(p->n_steps, n);
     if (n == 0) {
@@ -100,7 +93,7 @@ START_TEST(warmup_is_left_out)
   for (int k = 0; k < 30; k++) add(r, k, k < 10 ? 1.0 : 1e-3, 0);
   prof_ok(mlffprof_recorder_warmup(r, 5, &error), error); /* a second run */
   for (int k = 30; k < 40; k++) add(r, k, k < 35 ? 1.0 : 1e-3, 0);
-  mlffprof_report *p = report_of(r);
+  mlffprof_report *p = prof_finish(r);
   ck_assert_int_eq(p->n_warmup, 15);
   ck_assert_int_eq(p->n_steps, 25);
   near_one(p->latency.max, 1, 1e-12);
@@ -124,7 +117,7 @@ START_TEST(slow_steps_have_their_tags)
     if (k == 901) s.seconds = 1.5e-3, s.tags = MLFFPROF_TAG_OUTPUT;
     prof_ok(mlffprof_recorder_step(r, &s, &error), error);
   }
-  mlffprof_report *p = report_of(r);
+  mlffprof_report *p = prof_finish(r);
   const int64_t steps[] = {777, 123, 900};
   const unsigned tags[] = {MLFFPROF_TAG_NEIGHBOR_REBUILD, MLFFPROF_TAG_BUFFER_GROWTH | MLFFPROF_TAG_OUTPUT, 0};
   ck_assert_int_eq(p->n_slow_steps, 3);
@@ -166,7 +159,7 @@ START_TEST(components_make_a_tree)
     const mlffprof_step s = {.step = k, .seconds = 1e-2, .components = k == 9 ? NULL : k % 2 ? without : with};
     prof_ok(mlffprof_recorder_step(r, &s, &error), error);
   }
-  mlffprof_report *p = report_of(r);
+  mlffprof_report *p = prof_finish(r);
   const mlffprof_component_result *c = p->components;
   ck_assert_int_eq(p->n_components, 5);
   ck_assert_str_eq(c[4].name, "other");
@@ -207,7 +200,7 @@ START_TEST(work_is_explained)
   mlffprof_recorder_context(r, "kernels", "generic", NULL);
   mlffprof_recorder_context(r, "kernels_here", "avx512", NULL);
   mlffprof_recorder_context(r, "precision", "fp32", NULL);
-  mlffprof_report *p = report_of(r);
+  mlffprof_report *p = prof_finish(r);
   prof_unmeasured(p->components[0].gflop);
   near_one(p->components[1].gflop, 9e-3, 1e-12);
   near_one(p->components[2].gbyte, 3e-3, 1e-12);
@@ -244,7 +237,7 @@ START_TEST(advice_is_about_this_run)
                                .tags = k % every ? 0 : MLFFPROF_TAG_NEIGHBOR_REBUILD};
       prof_ok(mlffprof_recorder_step(r, &s, &error), error);
     }
-    mlffprof_report *p = report_of(r);
+    mlffprof_report *p = prof_finish(r);
     ck_assert_ptr_nonnull(strstr(p->hotspots[0].advice, every == 2 ? "50 % of the steps" : "only 0.5 %"));
     ck_assert_ptr_nonnull(strstr(p->hotspots[0].advice, every == 2 ? "larger" : "smaller"));
     ck_assert_ptr_nonnull(strstr(p->hotspots[1].advice, "4 ranks with 100 atoms"));
@@ -269,7 +262,7 @@ START_TEST(advice_is_about_balance)
                              .slowest_rank = k % 4 ? 2 : 1};
     prof_ok(mlffprof_recorder_step(r, &s, &error), error);
   }
-  mlffprof_report *p = report_of(r);
+  mlffprof_report *p = prof_finish(r);
   ck_assert_int_eq(p->n_hotspots, 2); /* comm and other */
   for (int k = 0; k < 2; k++)
     ck_assert_ptr_nonnull(strstr(p->hotspots[k].advice, "in 50 % of the steps, for rank 2 in 75 %: balance"));
@@ -295,7 +288,7 @@ static mlffprof_report *uneven_report(double busy_mean, int64_t atoms_most)
                              .atoms_most = atoms_most};
     prof_ok(mlffprof_recorder_step(r, &s, &error), error);
   }
-  mlffprof_report *p = report_of(r);
+  mlffprof_report *p = prof_finish(r);
   mlffprof_recorder_free(r);
   return p;
 }
@@ -356,7 +349,7 @@ static mlffprof_report *planted(const char *key, const char *value, int every, u
                                       .device_bytes = MLFFPROF_UNKNOWN};
     prof_ok(mlffprof_recorder_memory(r, &m, &error), error);
   }
-  mlffprof_report *p = report_of(r);
+  mlffprof_report *p = prof_finish(r);
   mlffprof_recorder_free(r);
   return p;
 }
@@ -405,7 +398,7 @@ static mlffprof_report *products(double mflop, const char *precision, const char
   mlffprof_recorder_context(r, "precision", precision, NULL);
   mlffprof_recorder_context(r, "kernels", strcmp(precision, "mixed") ? "avx512" : mixed_here, NULL);
   mlffprof_recorder_context(r, "kernels_here_mixed", mixed_here, NULL);
-  mlffprof_report *p = report_of(r);
+  mlffprof_report *p = prof_finish(r);
   mlffprof_recorder_free(r);
   return p;
 }
@@ -448,7 +441,7 @@ START_TEST(long_runs_are_bounded)
     sum += ms[k];
     add(r, k, 1e-3 * ms[k], 0);
   }
-  mlffprof_report *p = report_of(r);
+  mlffprof_report *p = prof_finish(r);
   ck_assert(!p->quantiles_exact);
   ck_assert_int_le(p->n_latencies, 300);
   ck_assert_int_ge(p->n_latencies, 100);
@@ -482,7 +475,7 @@ START_TEST(bad_steps)
                                {.seconds = 1, .components = negative}};
   for (size_t k = 0; k < sizeof bad / sizeof *bad; k++)
     prof_fails(mlffprof_recorder_step(r, &bad[k], &error), error, MLFFPROF_E_ARG, "step 0");
-  mlffprof_report *p = report_of(r);
+  mlffprof_report *p = prof_finish(r);
   ck_assert_int_eq(p->n_steps, 0);
   ck_assert_int_eq(p->components[2].n, 0);
   prof_unmeasured(p->components[2].mean_ms);
@@ -524,7 +517,7 @@ END_TEST
 START_TEST(summary_is_the_report)
 {
   mlffprof_recorder *r = prof_sample_recorder(2000);
-  mlffprof_report *p = report_of(r);
+  mlffprof_report *p = prof_finish(r);
   mlffprof_summary s;
   mlffprof_recorder_summary(r, &s);
   ck_assert_int_eq(s.n_steps, p->n_steps);
@@ -562,7 +555,7 @@ START_TEST(context_keys)
   prof_fails(mlffprof_recorder_context(r, "a/b/c", "v", &error), error, MLFFPROF_E_ARG, "cannot both");
   prof_ok(mlffprof_recorder_context(r, "a/bb", "2", &error), error);
   prof_ok(mlffprof_recorder_context_number(r, "a/b", 3, &error), error); /* replaces */
-  mlffprof_report *p = report_of(r);
+  mlffprof_report *p = prof_finish(r);
   ck_assert_int_eq(p->n_context, 2);
   ck_assert_ptr_null(p->context[0].text);
   near_one(p->context[0].number, 3, 0);
@@ -591,7 +584,7 @@ START_TEST(times_a_function)
   int n = 0;
   prof_ok(mlffprof_recorder_time(r, count_calls, &n, 30, 3, &error), error);
   ck_assert_int_eq(n, 35);
-  mlffprof_report *p = report_of(r);
+  mlffprof_report *p = prof_finish(r);
   ck_assert_int_eq(p->n_steps, 30);
   ck_assert_int_eq(p->n_warmup, 5);
   ck_assert_double_ge(p->latency.min, 0.2);
@@ -611,7 +604,7 @@ START_TEST(names_can_change)
   mlffprof_recorder *r = recorder_of((mlffprof_options){.name = name, .timestamp = "2025-11-23 10:30:00"});
   name[0] = 'x';
   prof_ok(mlffprof_recorder_names(r, NULL, "model", NULL, "note", &error), error);
-  mlffprof_report *p = report_of(r);
+  mlffprof_report *p = prof_finish(r);
   ck_assert_str_eq(p->name, "first");
   ck_assert_str_eq(p->model_name, "model");
   ck_assert_str_eq(p->timestamp, "2025-11-23 10:30:00");

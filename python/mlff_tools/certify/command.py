@@ -14,7 +14,7 @@ import os
 import time
 
 from ..bench import profiles
-from ..command_line import above_zero, one_line
+from ..command_line import above_zero, add_programs, one_line
 from ..model import files, lammps, modelfile
 from ..train import domain, recipe, recipe_certify, recipe_structures
 from . import job, measurements, page, rows, sides, systems
@@ -298,9 +298,7 @@ def arguments():
     add("--measure", metavar="NAME,...", help="only these: " + ", ".join(recipe_certify.MEASUREMENTS))
     add("--precision", choices=recipe.PRECISIONS, help="precision of the model in runs (default: fp32)")
     add("--quiet", action="store_true", help="print only the verdict and bars that are not met")
-    add("--lmp", metavar="PATH", help="LAMMPS (default: lmp in the folder of this Python, else on PATH)")
-    add("--program", metavar="PATH", help="mlff (default: $MLFF, build folders, PATH)")
-    add("--plugin", metavar="PATH", help="mlffplugin.so (default: $MLFF_PLUGIN, build folders)")
+    add_programs(parser)
     add("--python", metavar="PATH", help="the Python that has ASE, for structures of other formats than XYZ")
     return parser
 

@@ -10,7 +10,7 @@ import os
 import sys
 from types import SimpleNamespace
 
-from ..command_line import one_line, positive
+from ..command_line import add_programs, one_line, positive
 from ..model.lammps import find_lmp, find_plugin
 from ..model.modelfile import ModelError
 from . import distilling, job, plan, recipe_rounds
@@ -87,9 +87,7 @@ def arguments():
     add("--example", metavar="NAME", help=f"print an example recipe: {', '.join(examples())}")
     add("--jobs", type=positive, default=os.cpu_count(), metavar="N", help="parallel processes (default: all cores)")
     add("--no-certificate", action="store_true", help="write only the model; mlff certify makes the certificate")
-    add("--lmp", metavar="PATH", help="LAMMPS (default: lmp in the folder of this Python, else on PATH)")
-    add("--plugin", metavar="PATH", help="mlffplugin.so (default: $MLFF_PLUGIN, build folders)")
-    add("--program", metavar="PATH", help="mlff (default: $MLFF, build folders, PATH)")
+    add_programs(parser)
     add("--python", metavar="PATH", help="the Python that has ASE (default: that of the recipe, or this one)")
     add("--torch-python", metavar="PATH", help="the Python that has PyTorch (default: $MLFF_TORCH_PYTHON, or this one)")
     return parser

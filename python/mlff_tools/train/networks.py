@@ -126,29 +126,37 @@ class PaiNN:
 
     def node_energies(self, p, batch, phi, u):
         """Energy of each atom [N] from radial functions phi [E, K] and unit vectors u [E, 3]."""
-        f, last = self.f, self.n_layers - 1
+
+        def message(l, x, q, mu):
+            y = (phi @ p[f"filter.{l}.weight"][: x.shape[1]].t()) * x.index_select(0, batch.j)
+            a, b, *c = y.split(self.f, dim=1)
+            vector = b.unsqueeze(1) * u.unsqueeze(2)
+            if c:
+                vector = vector + c[0].unsqueeze(1) * mu.index_select(0, batch.j)
+            mu = q.new_zeros(len(q), 3, self.f) if mu is None else mu
+            return q.index_add(0, batch.i, a), mu.index_add(0, batch.i, vector)
+
+        return self.layers(p, p["embedding"].index_select(0, batch.species), message)
+
+    def layers(self, p, q, message):
+        """Energy of each atom [N] from its embedding q [N, F]. message(layer, x [N, 2 F or 3 F], q, mu) returns q and
+        mu with the messages of the neighbors added."""
+        f, mu = self.f, None
 
         def linear(name, x):
             return torch.addmm(p[name + ".bias"], x, p[name + ".weight"].t())
 
-        q, mu = p["embedding"].index_select(0, batch.species), None
         for l in range(self.n_layers):
             width = 2 * f if mu is None else 3 * f
             hidden = silu(linear(f"context.{l}.0", q))
             x = torch.addmm(p[f"context.{l}.1.bias"][:width], hidden, p[f"context.{l}.1.weight"][:width].t())
-            y = (phi @ p[f"filter.{l}.weight"][:width].t()) * x.index_select(0, batch.j)
-            a, b, *c = y.split(f, dim=1)
-            vector = b.unsqueeze(1) * u.unsqueeze(2)
-            if c:
-                vector = vector + c[0].unsqueeze(1) * mu.index_select(0, batch.j)
-            q = q.index_add(0, batch.i, a)
-            mu = (q.new_zeros(len(q), 3, f) if mu is None else mu).index_add(0, batch.i, vector)
+            q, mu = message(l, x, q, mu)
             v, w = (mu @ p[f"channel_mix.{l}.weight"].t()).split(f, dim=2)
             norm = torch.sqrt(v.square().sum(1) + self.epsilon)
             hidden = silu(linear(f"mixing.{l}.0", torch.cat([q, norm], 1)))
             s, g, t = linear(f"mixing.{l}.1", hidden).split(f, dim=1)
             q = q + s + t * (v * w).sum(1)
-            if l < last:
+            if l < self.n_layers - 1:
                 mu = mu + g.unsqueeze(1) * w
         return linear("readout.1", silu(linear("readout.0", q))).squeeze(1)
 

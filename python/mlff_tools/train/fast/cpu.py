@@ -25,7 +25,6 @@ import sysconfig
 
 import numpy as np
 import torch
-from torch.nn.functional import silu
 
 from ...model.modelfile import ModelError
 from .. import losses
@@ -215,30 +214,14 @@ class FastPaiNN:
 
     def node_energies(self, p, species, geometry, with_weights):
         """Energies of the atoms [N]; without weights in the graph the embedding is its leaf."""
-        net = self.network
-        f, last = net.f, net.n_layers - 1
+        q = p["embedding"].index_select(0, species)
 
-        def linear(name, x):
-            return torch.addmm(p[name + ".bias"], x, p[name + ".weight"].t())
-
-        q, mu = p["embedding"].index_select(0, species), None
-        if not with_weights:
-            q = q.detach().requires_grad_()
-        for l in range(net.n_layers):
-            width = 2 * f if mu is None else 3 * f
-            hidden = silu(linear(f"context.{l}.0", q))
-            x = torch.addmm(p[f"context.{l}.1.bias"][:width], hidden, p[f"context.{l}.1.weight"][:width].t())
-            rows = torch.nn.functional.pad(p[f"filter.{l}.weight"][:width].t(), (0, 0, 0, 5))
+        def message(l, x, q, mu):
+            rows = torch.nn.functional.pad(p[f"filter.{l}.weight"][: x.shape[1]].t(), (0, 0, 0, 5))
             dq, dv = Message.apply(x, mu, rows, geometry, self.lib)
-            q, mu = q + dq, dv if mu is None else mu + dv
-            v, w = (mu @ p[f"channel_mix.{l}.weight"].t()).split(f, dim=2)
-            norm = torch.sqrt(v.square().sum(1) + net.epsilon)
-            hidden = silu(linear(f"mixing.{l}.0", torch.cat([q, norm], 1)))
-            s, g, t = linear(f"mixing.{l}.1", hidden).split(f, dim=1)
-            q = q + s + t * (v * w).sum(1)
-            if l < last:
-                mu = mu + g.unsqueeze(1) * w
-        return linear("readout.1", silu(linear("readout.0", q))).squeeze(1)
+            return q + dq, dv if mu is None else mu + dv
+
+        return self.network.layers(p, q if with_weights else q.detach().requires_grad_(), message)
 
     def _geometry(self, batch, vectors, wanted):
         return Geometry(batch.row, batch.nbr, vectors, self.network.n_basis, self.network.cutoff, wanted)
