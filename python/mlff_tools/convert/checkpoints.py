@@ -6,11 +6,14 @@ reads, read_state_dict the tensors.
 """
 
 import collections
+import math
 import os
 import pickle
 import re
+import struct
 import typing
 import zipfile
+import zlib
 
 import numpy as np
 
@@ -332,6 +335,9 @@ STORAGES = {
 }
 
 
+LARGEST_REPEATED = 1 << 24  # numbers of a tensor that repeats the numbers of its storage
+
+
 class _StateDictReader(pickle.Unpickler):
     """Unpickles what a state dict is made of; every other name in the file is an error before anything is called."""
 
@@ -368,6 +374,7 @@ class _StateDictReader(pickle.Unpickler):
             or min(stride, default=0) < 0
             or offset < 0
             or (0 not in size and last >= len(storage))
+            or math.prod(size) > max(len(storage), LARGEST_REPEATED)
         ):
             raise ModelError(f"a tensor of shape {list(size)} reaches beyond its storage")
         strides = [step * storage.itemsize for step in stride]
@@ -398,15 +405,29 @@ class Inert:
     update = append
 
 
+class Recorded(Inert):
+    """Inert that keeps the name of the class and module, the arguments and the state of an object."""
+
+    def __new__(cls, *arguments, **_):  # pickles of protocol 2 call no __init__
+        self = super().__new__(cls)
+        self.arguments, self.state = arguments, None
+        return self
+
+    def __setstate__(self, state):
+        self.state = state
+
+
 class _CheckpointReader(_StateDictReader):
     """As above, but what is not known becomes an Inert, so that one part of a checkpoint can be read without the
     others."""
+
+    placeholder = Inert
 
     def find_class(self, module, name):
         try:
             return super().find_class(module, name)
         except ModelError:
-            return type(name, (Inert,), {})
+            return type(name, (self.placeholder,), {"__module__": module})
 
     def persistent_load(self, pid):
         known = isinstance(pid[1], type) and issubclass(pid[1], np.generic)
@@ -417,33 +438,92 @@ class _CheckpointReader(_StateDictReader):
         return Inert() if isinstance(storage, Inert) else _StateDictReader.tensor(storage, *arguments)
 
 
+def _numpy_scalar(dtype, data):
+    """A number that numpy wrote; an Inert for what is none."""
+    kind = dtype.arguments[0] if isinstance(dtype, Recorded) and dtype.arguments else None
+    return np.frombuffer(data, "<" + kind)[0].item() if kind in ("f8", "f4", "i8", "i4", "u8") else Inert()
+
+
+def _encode(text, codec):
+    """Bytes as pickles of protocol 2 contain them."""
+    if codec != "latin1":
+        raise ModelError(f"text in {codec!r}, expected latin1")
+    return text.encode("latin1")
+
+
+class _ModuleReader(_CheckpointReader):
+    """Reads a whole module: what is not known becomes a Recorded."""
+
+    placeholder = Recorded
+    KNOWN: typing.ClassVar[dict] = {
+        ("torch._utils", "_rebuild_parameter_with_state"): lambda tensor, *_: tensor,
+        ("numpy.core.multiarray", "scalar"): _numpy_scalar,
+        ("numpy._core.multiarray", "scalar"): _numpy_scalar,
+        ("_codecs", "encode"): _encode,
+    }
+
+    def find_class(self, module, name):
+        return self.KNOWN.get((module, name)) or super().find_class(module, name)
+
+
+# What a damaged or hostile file can raise.
+UNREADABLE = (
+    ModelError,
+    pickle.UnpicklingError,
+    zipfile.BadZipFile,
+    zlib.error,
+    struct.error,
+    ArithmeticError,
+    AttributeError,
+    EOFError,
+    LookupError,
+    MemoryError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+
+
+def _open_archive(path, what):
+    try:
+        return zipfile.ZipFile(path)
+    except zipfile.BadZipFile as e:
+        with open(path, "rb") as f:
+            if f.read(2) == b"PK":
+                raise ModelError(f"{path}: is cut off or damaged: expected a {what}") from e
+        raise ModelError(f"{path}: is not a checkpoint of PyTorch 1.6 or newer: expected a {what}") from e
+
+
 def _unpickle(path, reader, what):
     """What PyTorch (1.6 or newer) saved, by one of the readers above; `what` is for the message."""
-    try:
-        with zipfile.ZipFile(path) as archive:
+    with _open_archive(path, what) as archive:
+        try:
             found = [n for n in archive.namelist() if n.count("/") == 1 and n.endswith("/data.pkl")]
             if len(found) != 1:
                 raise ModelError("it is not a PyTorch file")
+            folder = found[0].split("/")[0]
+            if f"{folder}/constants.pkl" in archive.namelist():
+                raise ModelError("it is a compiled TorchScript model, use the file that it was made from")
+            order = f"{folder}/byteorder"
+            if order in archive.namelist() and archive.read(order) != b"little":
+                raise ModelError("its numbers are not little-endian")
+            if any(entry.file_size > os.path.getsize(path) for entry in archive.infolist()):
+                raise ModelError("it is compressed, which files of PyTorch are not")
             with archive.open(found[0]) as file:
-                return reader(file, archive, found[0].split("/")[0]).load()
-    except zipfile.BadZipFile as e:
-        raise ModelError(f"{path}: is not a checkpoint of PyTorch 1.6 or newer: expected a {what}") from e
-    except (
-        ModelError,
-        pickle.UnpicklingError,
-        KeyError,
-        ValueError,
-        TypeError,
-        EOFError,
-        IndexError,
-        AttributeError,
-    ) as e:
-        raise ModelError(f"{path}: cannot be read as a {what}: {e}") from e
+                return reader(file, archive, folder).load()
+        except UNREADABLE as e:
+            raise ModelError(f"{path}: cannot be read as a {what}: {str(e) or type(e).__name__}") from e
 
 
 def read_checkpoint(path):
     """What a checkpoint holds, tensors as arrays; without PyTorch, and without running its code."""
     return _unpickle(path, _CheckpointReader, "checkpoint")
+
+
+def read_module(path):
+    """The module that torch.save wrote as Recorded objects, tensors as arrays; without PyTorch, and without running its
+    code."""
+    return _unpickle(path, _ModuleReader, "module")
 
 
 def read_state_dict(path):

@@ -12,6 +12,7 @@
   mlff convert nequip FILE.nqx       -o NAME    a network of Nequix
   mlff convert nequip FILE.pth       -o NAME    a checkpoint of SevenNet (SevenNet-0, SevenNet-l3i5)
   mlff convert nequip nequix.yaml    -o NAME    a description with safetensors weights
+  mlff convert mace   FILE.model     -o NAME    a model of mace-torch (MACE-MP-0 and later)
   mlff convert mace   mace.yaml      -o NAME    a description with safetensors weights
 
 Writes NAME.yaml and NAME.safetensors, or nothing. Whatever an option of the source asks for that the engine does not
@@ -477,7 +478,12 @@ KINDS = {
     "nequip": Kind(
         "Nequix (.nqx), SevenNet (.pth), or a description", _read_nequip, min_distance=convert_nequip.MIN_DISTANCE
     ),
-    "mace": Kind("MACE: a description", _read_mace, convert_mace.add_arguments, min_distance=convert_mace.MIN_DISTANCE),
+    "mace": Kind(
+        "MACE: a .model file of mace-torch, or a description",
+        _read_mace,
+        convert_mace.add_arguments,
+        min_distance=convert_mace.MIN_DISTANCE,
+    ),
 }
 
 

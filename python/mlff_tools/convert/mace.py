@@ -8,13 +8,11 @@ import numpy as np
 
 from ..model import modelfile
 from ..model.modelfile import ModelError
+from . import mace_file
+from .mace_file import CITATION
 from .nequip import head_of, require, require_all, symbols_of
 
 MIN_DISTANCE = 0.6  # A: nearer than any bond
-CITATION = (
-    "I. Batatia, D. P. Kovacs, G. N. C. Simm, C. Ortner, G. Csanyi, MACE: Higher Order Equivariant Message Passing "
-    "Neural Networks for Fast and Accurate Force Fields, NeurIPS 2022, arXiv:2206.07697"
-)
 SKIPS = {"message": "messages", "species": "features"}
 # What a description may say; other values are refused.
 EXPECTED = {
@@ -151,11 +149,8 @@ def add_arguments(parser):
 
 def read(args, read_description):
     """(source, head, tensors) for the options of the command line."""
-    if not args.source.endswith((".yaml", ".yml")):
-        raise ModelError(f"{args.source}: expected a description (.yaml)")
-    source, tensors = read_description(args.source, "mace")
+    described = args.source.endswith((".yaml", ".yml"))
+    source, tensors = read_description(args.source, "mace") if described else mace_file.read(args.source)
     head, tensors = described_model(source, tensors, args.head, args.source)
-    source = {"license": "unknown: see the source", **source}
-    source["provenance"] = {"citation": CITATION, "data_sha256": "none"}
-    source["note"] = ""
-    return source, head, tensors
+    provenance = {"citation": CITATION, "data_sha256": "none", **source.get("provenance", {})}
+    return {"license": "unknown: see the source", "note": "", **source, "provenance": provenance}, head, tensors
