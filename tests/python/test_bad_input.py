@@ -131,6 +131,11 @@ convert fennol water.xyz -o out || water.xyz: not a model of FeNNol (.fnx): it h
 convert ani broken.pt -o out || broken.pt: is not a PyTorch checkpoint: expected a TorchANI state dict
 convert nequip broken.pt -o out || broken.pt: is not a checkpoint of PyTorch 1.6 or newer: expected
 convert orb broken.pt -o out || broken.pt: is not a checkpoint of PyTorch 1.6 or newer: expected
+convert mace water.xyz -o out || water.xyz: is not a checkpoint of PyTorch 1.6 or newer: expected
+convert mace broken.pt -o out || broken.pt: is not a checkpoint of PyTorch 1.6 or newer: expected
+convert mace data.npz -o out || data.npz: cannot be read as a model of mace-torch: it is not a
+convert mace broken.yaml -o out || broken.yaml: architecture is None, which is not supported
+convert mace folder -o out || folder: is a folder; a file is expected
 convert orb data.npz -o out || data.npz: cannot be read as a state dict: it is not a PyTorch
 convert ani data.npz -o out || data.npz: cannot be read as a state dict: it is not a PyTorch
 convert painn data.npz -o out || reading a SchNetPack model needs PyTorch, which this Python

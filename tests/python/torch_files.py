@@ -23,15 +23,23 @@ class _Tensor:
         return self.torch.rebuild, (_Storage(self.torch, a), 0, a.shape, strides, False, collections.OrderedDict())
 
 
+STORAGES = {"float32": "FloatStorage", "float64": "DoubleStorage", "int64": "LongStorage"}
+
+
 class _Storage:
     def __init__(self, torch, array):
-        self.kind, self.array = torch.float if array.dtype == np.float32 else torch.long, array
+        self.kind, self.array = getattr(torch, STORAGES[array.dtype.name]), array
 
 
 class _Pickler(pickle.Pickler):
-    def __init__(self, file, storages):
+    def __init__(self, file, torch, storages):
         super().__init__(file, protocol=2)
-        self.storages = storages
+        self.torch, self.storages = torch, storages
+
+    def reducer_override(self, obj):
+        if type(obj) is np.ndarray and obj.dtype.name in STORAGES:
+            return _Tensor(self.torch, np.array(obj, order="C")).__reduce__()
+        return NotImplemented
 
     def persistent_id(self, obj):
         if not isinstance(obj, _Storage):
@@ -53,21 +61,25 @@ def fake_torch():
         "_rebuild_tensor_v2",
     )
     utils._rebuild_tensor_v2 = rebuild
-    for name in ("FloatStorage", "LongStorage"):
+    for name in STORAGES.values():
         setattr(torch, name, type(name, (), {"__module__": "torch", "__qualname__": name}))
-    torch.rebuild, torch.float, torch.long = rebuild, torch.FloatStorage, torch.LongStorage
+    torch.rebuild = rebuild
     return torch, {"torch": torch, "torch._utils": utils}
 
 
 def save_checkpoint(path, state, wrap=lambda state: state):
-    """Writes `state` in the format of torch.save (a zip archive with a pickle and the storages)."""
+    """Writes a mapping of names to arrays in the format of torch.save."""
+    save_module(path, wrap(collections.OrderedDict(state)), {})
+
+
+def save_module(path, obj, packages):
+    """Writes an object in the format of torch.save: a zip archive with a pickle and the storages.
+
+    packages: name -> module, for the classes of the object that are not importable."""
     torch, modules = fake_torch()
     storages, text = [], io.BytesIO()
-    tensors = collections.OrderedDict(
-        (k, _Tensor(torch, np.array(v, order="C")) if isinstance(v, np.ndarray) else v) for k, v in state.items()
-    )
-    with unittest.mock.patch.dict(sys.modules, modules):
-        _Pickler(text, storages).dump(wrap(tensors))
+    with unittest.mock.patch.dict(sys.modules, {**packages, **modules}):
+        _Pickler(text, torch, storages).dump(obj)
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("model/data.pkl", text.getvalue())
         for k, data in enumerate(storages):

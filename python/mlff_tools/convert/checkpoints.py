@@ -1,14 +1,16 @@
 """Readers of PyTorch checkpoints. No code from a pickle is ever run: PyTorch loads with weights_only=True, and the
-reader of plain state dicts, which does without PyTorch, knows tensors and dictionaries and refuses all else.
+readers that do without PyTorch know tensors and dictionaries. They refuse all else, or replace it by inert objects.
 
 read_schnetpack and read_torchani return (description, tensors) in the form of the published parameters that convert.py
 reads, read_state_dict the tensors.
 """
 
 import collections
+import io
 import math
 import os
 import pickle
+import pickletools
 import re
 import struct
 import typing
@@ -335,7 +337,7 @@ STORAGES = {
 }
 
 
-LARGEST_REPEATED = 1 << 24  # numbers of a tensor that repeats the numbers of its storage
+LARGEST_REPEATED = 1 << 20  # values in a tensor that repeats those of its storage
 
 
 class _StateDictReader(pickle.Unpickler):
@@ -484,6 +486,13 @@ UNREADABLE = (
 )
 
 
+def _check_memo(text):
+    """ValueError for a pickle with an index that is larger than the pickle: the unpickler would allocate as much."""
+    for opcode, argument, _ in pickletools.genops(text):
+        if opcode.name in ("PUT", "LONG_BINPUT") and argument > len(text):
+            raise ValueError(f"it contains the index {argument}, more than its length")
+
+
 def _open_archive(path, what):
     try:
         return zipfile.ZipFile(path)
@@ -509,8 +518,9 @@ def _unpickle(path, reader, what):
                 raise ModelError("its numbers are not little-endian")
             if any(entry.file_size > os.path.getsize(path) for entry in archive.infolist()):
                 raise ModelError("it is compressed, which files of PyTorch are not")
-            with archive.open(found[0]) as file:
-                return reader(file, archive, folder).load()
+            text = archive.read(found[0])
+            _check_memo(text)
+            return reader(io.BytesIO(text), archive, folder).load()
         except UNREADABLE as e:
             raise ModelError(f"{path}: cannot be read as a {what}: {str(e) or type(e).__name__}") from e
 
@@ -520,10 +530,10 @@ def read_checkpoint(path):
     return _unpickle(path, _CheckpointReader, "checkpoint")
 
 
-def read_module(path):
+def read_module(path, what):
     """The module that torch.save wrote as Recorded objects, tensors as arrays; without PyTorch, and without running its
-    code."""
-    return _unpickle(path, _ModuleReader, "module")
+    code. `what` is for messages."""
+    return _unpickle(path, _ModuleReader, what)
 
 
 def read_state_dict(path):

@@ -38,11 +38,7 @@ READOUTS = ("LinearReadoutBlock", "NonLinearReadoutBlock", "NonLinearBiasReadout
 NEGLIGIBLE = {np.dtype(np.float64): 1e-12, np.dtype(np.float32): 1e-9}  # couplings that are zero but for rounding
 CONSTANTS = {
     "units": {"energy": "eV", "length": "angstrom", "stress": "eV/A^3"},
-    "spherical_harmonics": {
-        "normalization": "component",
-        "axis_order": "e3nn (l=1 is x,y,z; polar axis y)",
-        "vector": "centre - neighbour",
-    },
+    "spherical_harmonics": {"normalization": "component"},
     "tensor_product": {"kind": "uvu", "coefficient": "sqrt(2*l3+1)", "cg_norm": 1.0},
     "linear_scale": "1/sqrt(fan_in)",
     "selector_scale": "1/sqrt(fan_in * n_elements)",
@@ -56,6 +52,7 @@ _OFF = (
     "; D. P. Kovacs et al., MACE-OFF: Short Range Transferable Machine Learning Force Fields, arXiv:2312.15211 (2023)"
 )
 _MH = "; arXiv:2510.25380 (2025)"
+_ANICC = "; D. P. Kovacs et al., J. Chem. Phys. 159, 044118 (2023), doi:10.1063/5.0155322"
 _ASL = "Academic Software License (ASL): academic, non-commercial use only"
 # Family of released models -> (licence, paper besides CITATION, labels, data), as their authors publish them.
 FAMILIES = {
@@ -66,7 +63,7 @@ FAMILIES = {
     "matpes-r2scan": (_ASL, _MP, "r2SCAN", "MatPES-r2SCAN, after OMat24"),
     "mh": (_ASL, _MP + _MH, "PBE, r2SCAN and wB97M-VV10, by head", "OMat24, OMol25, OC20, MatPES"),
     "off": (_ASL, _OFF, "wB97M-D3(BJ)", "SPICE"),
-    "anicc": ("MIT", "", "see the source", "see the source"),
+    "anicc": ("MIT", _ANICC, "coupled cluster, see the citation", "ANI data, see the citation"),
 }
 # Names of published files, letters and digits alone as mace-torch caches them -> (name of the model, family).
 RELEASED = {
@@ -383,7 +380,7 @@ def released(path):
 
 def read(path):
     """(description, tensors) of a .model file, with what is known about it."""
-    found = checkpoints.read_module(path)
+    found = checkpoints.read_module(path, "model of mace-torch")
     if not isinstance(found, Recorded):
         raise ModelError(
             f"{path}: contains no model but a {type(found).__name__}: a state dict or a checkpoint has no "

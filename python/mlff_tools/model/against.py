@@ -1,10 +1,10 @@
 """`mlff verify MODEL.yaml --against PACKAGE [STRUCTURES.xyz ...]`: a model file against the package that it comes from.
 
-PACKAGE: torchani (ANI), orb-models (Orb-v2), schnetpack (PaiNN with Gaussian or Bessel functions), nequix (Nequix) or
-sevenn (SevenNet). The package builds its own network, gets the weights of the model file, and evaluates the same
-structures in double on the CPU: without STRUCTURES those of the file's self-test. Prints a table of differences to the
-program mlff; the exit status is 1 when one is too large. Runs in this Python if it has the package, else in the one
-that MLFF_TORCH_PYTHON names.
+PACKAGE: torchani (ANI), orb-models (Orb-v2), schnetpack (PaiNN with Gaussian or Bessel functions), nequix (Nequix),
+sevenn (SevenNet) or mace (MACE). The package builds its own network, gets the weights of the model file, and evaluates
+the same structures in double on the CPU: without STRUCTURES those of the file's self-test. Prints a table of
+differences to the program mlff; the exit status is 1 when one is too large. Runs in this Python if it has the package,
+else in the one that MLFF_TORCH_PYTHON names.
 """
 
 import argparse
@@ -21,6 +21,7 @@ from .. import PACKAGE
 from ..command_line import one_line
 from . import engine, modelfile
 from .against_base import Unsupported, six
+from .against_mace import MACE
 from .against_nequip import Nequix, SevenNet
 from .modelfile import NUMBERS, ModelError
 from .structures import read_xyz
@@ -31,8 +32,17 @@ MODULES = {
     "schnetpack": "schnetpack",
     "nequix": "nequix",
     "sevenn": "sevenn",
+    "mace": "mace",
 }
-ARCHITECTURES = {"torchani": "ani", "orb-models": "orb", "schnetpack": "painn", "nequix": "nequip", "sevenn": "nequip"}
+DISTRIBUTIONS = {**{package: package for package in MODULES}, "mace": "mace-torch"}  # names on PyPI
+ARCHITECTURES = {
+    "torchani": "ani",
+    "orb-models": "orb",
+    "schnetpack": "painn",
+    "nequix": "nequip",
+    "sevenn": "nequip",
+    "mace": "mace",
+}
 # eV/atom, eV/A, eV/A^3 in double. TorchANI's CELU is exact to 1e-9 hartree only in its slope.
 LIMITS = {
     "torchani": (1e-9, 1e-7, 1e-8),
@@ -40,6 +50,7 @@ LIMITS = {
     "schnetpack": (1e-9, 1e-8, 1e-9),
     "nequix": (1e-11, 1e-10, 1e-12),
     "sevenn": (1e-11, 1e-10, 1e-12),
+    "mace": (1e-11, 1e-10, 1e-12),
 }
 
 
@@ -292,7 +303,14 @@ class SchNetPack:
         return energy * self.unit, out["forces"].detach().numpy() * self.unit, virial
 
 
-PACKAGES = {"torchani": TorchANI, "orb-models": Orb, "schnetpack": SchNetPack, "nequix": Nequix, "sevenn": SevenNet}
+PACKAGES = {
+    "torchani": TorchANI,
+    "orb-models": Orb,
+    "schnetpack": SchNetPack,
+    "nequix": Nequix,
+    "sevenn": SevenNet,
+    "mace": MACE,
+}
 
 
 def differences(structure, a, b):
@@ -348,8 +366,8 @@ def _elsewhere(package, arguments):
     python = os.environ.get("MLFF_TORCH_PYTHON")
     if not python or os.environ.get("MLFF_AGAINST"):
         raise ModelError(
-            f"{package} is not installed in {sys.executable}: pip install {package}, or let MLFF_TORCH_PYTHON name "
-            "a Python that has it"
+            f"{package} is not installed in {sys.executable}: pip install {DISTRIBUTIONS[package]}, or let "
+            "MLFF_TORCH_PYTHON name a Python that has it"
         )
     places = os.path.dirname(PACKAGE)
     env = dict(os.environ, MLFF_AGAINST="1", PYTHONPATH=places + os.pathsep + os.environ.get("PYTHONPATH", ""))

@@ -2,24 +2,8 @@
 
 import numpy as np
 
-from .against_base import Unsupported, six
+from .against_base import Unsupported, edges, refuse, six
 from .modelfile import NUMBERS, nequip_layers, nequix_order
-
-
-def _edges(s, cutoff):
-    """Centres, neighbors, lattice shifts [E, 3] and cell of a structure, by ASE; an open one has a cell of zeros."""
-    from ase import Atoms
-    from ase.neighborlist import neighbor_list
-
-    atoms = Atoms(s["elements"], s["positions"], cell=s["cell"], pbc=s["cell"] is not None)
-    return (*neighbor_list("ijS", atoms, cutoff), np.array(atoms.cell))
-
-
-def _refuse(package, checks):
-    """checks: what -> (value in the file, the package's)."""
-    for what, (value, theirs) in checks.items():
-        if value != theirs:
-            raise Unsupported(f"{package} has {what} {theirs}; the file has {value}")
 
 
 class Nequix:
@@ -36,7 +20,7 @@ class Nequix:
 
         p, self.jnp = head["nequip"], jnp
         hidden, divisors, scale = p["radial_network"]["hidden"], set(p["message_divisor"]), tensors["energy_scale"]
-        _refuse(
+        refuse(
             "nequix",
             {
                 "paths": (p["paths"], "even"),
@@ -87,7 +71,7 @@ class Nequix:
         """Padded: without a second graph the package sets all forces to zero. A missing cell gets a substitute."""
         import jraph
 
-        i, j, shifts, cell = _edges(s, self.cutoff)
+        i, j, shifts, cell = edges(s, self.cutoff)
         n = len(s["elements"])
         graph = jraph.GraphsTuple(
             n_node=np.array([n], np.int32),
@@ -126,7 +110,7 @@ class SevenNet:
         torch.set_default_dtype(torch.float64)
         p, self.torch, self.keys, self.cutoff = head["nequip"], torch, keys, head["cutoff"]
         width, norm = p["n_channels"][0], 1 / normalize2mom(torch.nn.functional.silu).cst
-        _refuse(
+        refuse(
             "sevenn",
             {
                 "paths": (p["paths"], "all"),
@@ -207,7 +191,7 @@ class SevenNet:
     def evaluate(self, s):
         torch, keys = self.torch, self.keys
         torch.set_default_dtype(torch.float64)
-        i, j, shifts, cell = _edges(s, self.cutoff)
+        i, j, shifts, cell = edges(s, self.cutoff)
         real = lambda values: torch.tensor(np.asarray(values, np.float64))
         x, strain, shifts = real(s["positions"]).requires_grad_(), torch.zeros(3, 3, requires_grad=True), real(shifts)
         deform = torch.eye(3) + 0.5 * (strain + strain.T)

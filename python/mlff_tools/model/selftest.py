@@ -5,10 +5,10 @@ After the given structures, or the standard ones, come those that touch every el
 --keep leaves the structures and numbers of the file and renews these alone. --header renews header_sha256 and nothing
 else, after a deliberate edit of the file; `mlff verify` then shows whether the self-test still passes.
 
-The numbers come from the package that the network is of (TorchANI, orb-models, SchNetPack, Nequix, SevenNet) in double
-where this Python has it, else from the float64 numpy evaluation of mlff_tools.reference; both are independent of the
-engine that will have to reproduce them. --origin chooses: package, reference, or mlff, the program in double precision.
-The block says which it was.
+The numbers come from the package that the network is of (TorchANI, orb-models, SchNetPack, Nequix, SevenNet, MACE) in
+double where this Python has it, else from the float64 numpy evaluation of mlff_tools.reference; both are independent of
+the engine that will have to reproduce them. --origin chooses: package, reference, or mlff, the program in double
+precision. The block says which it was.
 """
 
 import argparse
@@ -57,7 +57,8 @@ def _from_package(package, model, structures, numpy_results):
                 % (*apart[:2], apart[2] or 0.0)
             )
         results.append((*theirs[:2], ours[2] if apart[2] is None else theirs[2]))
-    return results, f"{package} {importlib.metadata.version(package)}, float64"
+    name = against.DISTRIBUTIONS[package]
+    return results, f"{name} {importlib.metadata.version(name)}, float64"
 
 
 def _results(model, structures, origin):
@@ -68,7 +69,7 @@ def _results(model, structures, origin):
     here = package and importlib.util.find_spec(against.MODULES[package])
     if origin == "package" and not here:
         why = (
-            f"{package} is not installed in {sys.executable}: pip install {package}"
+            f"{package} is not installed in {sys.executable}: pip install {against.DISTRIBUTIONS[package]}"
             if package
             else "no package has this network"
         )

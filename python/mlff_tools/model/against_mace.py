@@ -1,0 +1,163 @@
+"""The part of against.py that knows mace-torch (PyTorch, e3nn)."""
+
+import itertools
+
+import numpy as np
+
+from .against_base import Unsupported, edges, refuse, six
+from .modelfile import NUMBERS
+
+
+def _couplings(rows, order, n):
+    """The U matrix of mace-torch [2 l + 1 if l > 0, n, .., n, weights] with the polynomials of a model file's rows."""
+    degree, n_weights = rows.shape[1] - 3, int(rows[:, -2].max()) + 1
+    out = np.zeros((2 * order + 1,) + (n,) * degree + (n_weights,))
+    for m, *components, k, value in rows:
+        places = set(itertools.permutations(int(i) for i in components))
+        for place in places:
+            out[(int(m), *place, int(k))] = value / len(places)
+    return out if order else out[0]
+
+
+def _orders(tensors, name):
+    """{order: tensor}"""
+    return {l: tensors[f"{name}.l{l}"] for l in range(4) if f"{name}.l{l}" in tensors}
+
+
+class MACE:
+    """A network built by mace-torch, in double from the start: else e3nn rounds its coefficients."""
+
+    def __init__(self, head, tensors):
+        import torch
+
+        torch.set_default_dtype(torch.float64)
+        from mace.modules import blocks
+        from mace.modules.models import ScaleShiftMACE, o3  # e3nn 0.4 cannot be imported before mace with PyTorch 2.6
+
+        p, self.torch, self.cutoff = head["mace"], torch, head["cutoff"]
+        refuse(
+            "mace-torch",
+            {
+                "radial_network.fan_in": (p["radial_network"]["fan_in"], "sqrt"),
+                "number of blocks after the first layer": (len(set(p["skip"][1:])), min(1, p["n_layers"] - 1)),
+                "number of avg_num_neighbors": (len(set(p["avg_num_neighbors"])), 1),
+                "hidden units in the readout of its last layer": (p["n_readout"] > 0, p["n_layers"] > 1),
+            },
+        )
+        c = p["n_channels"]
+        kinds = {
+            "messages": blocks.RealAgnosticInteractionBlock,
+            "features": blocks.RealAgnosticResidualInteractionBlock,
+        }
+        self.model = ScaleShiftMACE(
+            atomic_inter_scale=float(tensors["energy_scale"][0]),
+            atomic_inter_shift=0.0,
+            r_max=head["cutoff"],
+            num_bessel=p["n_basis"],
+            num_polynomial_cutoff=int(p["cutoff_function"]["p"]),
+            max_ell=p["lmax"],
+            interaction_cls=kinds[p["skip"][-1]],
+            interaction_cls_first=kinds[p["skip"][0]],
+            num_interactions=p["n_layers"],
+            num_elements=len(head["elements"]),
+            hidden_irreps=o3.Irreps([(c, (l, (-1) ** l)) for l in range(p["n_orders"])]),
+            MLP_irreps=o3.Irreps(f"{p['n_readout'] or 1}x0e"),
+            atomic_energies=np.array([head["energy_offsets"][e] for e in head["elements"]]),
+            avg_num_neighbors=p["avg_num_neighbors"][0],
+            atomic_numbers=[NUMBERS[e] for e in head["elements"]],
+            correlation=list(p["degree"]),
+            gate=torch.nn.functional.silu,
+            radial_MLP=p["radial_network"]["hidden"],
+            use_reduced_cg=False,
+        ).eval()
+        norm = self.model.interactions[0].conv_tp_weights.layer0.act.cst
+        for value in (p["activation_norm"] if p["n_readout"] else 1 / norm, p["radial_network"]["activation_norm"]):
+            if abs(value * norm - 1) > 1e-12:
+                raise Unsupported(f"mace-torch has activation_norm {1 / norm}; the file has {value}")
+        self.elements = {e: k for k, e in enumerate(head["elements"])}
+        self._fill(head, tensors)
+
+    def _put(self, module, name, value):
+        """Puts an array into a parameter or buffer of any shape."""
+        value = self.torch.tensor(np.asarray(value, np.float64))
+        if name in module._buffers:
+            module._buffers[name] = value
+        else:
+            module._parameters[name] = self.torch.nn.Parameter(value, requires_grad=False)
+        self.left.discard((id(module), name))
+
+    def _linear(self, layer, matrices):
+        """{order: [out, in]} into e3nn's one row of matrices [in, out]; inputs of an order follow one another."""
+        parts, first = [], {}
+        for n, ir in layer.irreps_in:
+            column = first.setdefault(ir.l, 0)
+            if ir.l in matrices:
+                parts.append(np.ravel(matrices[ir.l][:, column : column + n].T))
+            first[ir.l] += n
+        self._put(layer, "weight", np.concatenate(parts))
+
+    def _selector(self, layer, matrices):
+        parts = [np.ravel(np.transpose(matrices[l], (2, 0, 1))) for l in sorted(matrices)]
+        self._put(layer, "weight", np.concatenate(parts))
+
+    def _product(self, block, tensors, t, degree, lmax):
+        for order, contraction in enumerate(block.symmetric_contractions.contractions):
+            for nu in range(1, degree + 1):
+                name = f"layers.{t}.product.l{order}.degree_{nu}."
+                place = (contraction, "weights_max") if nu == degree else (contraction.weights, str(degree - 1 - nu))
+                if name + "rows" not in tensors:
+                    contraction._buffers[f"U_matrix_{nu}"].zero_()
+                    self.left.discard((id(place[0]), place[1]))
+                    continue
+                couplings = _couplings(tensors[name + "rows"], order, (lmax + 1) ** 2)
+                self._put(contraction, f"U_matrix_{nu}", couplings)
+                self._put(*place, tensors[name + "weight"][:, : couplings.shape[-1]])
+
+    def _fill(self, head, tensors):
+        """Every parameter must get a value."""
+        p, model = head["mace"], self.model
+        self.left = {
+            (id(module), name)
+            for module in model.modules()
+            for name, parameter in module._parameters.items()
+            if parameter is not None and parameter.numel()
+        }
+        self._linear(model.node_embedding.linear, {0: tensors["embedding"]})
+        self._put(model.radial_embedding.bessel_fn, "bessel_weights", tensors["radial_frequencies"])
+        for t, (block, product) in enumerate(zip(model.interactions, model.products)):
+            for k in range(len(p["radial_network"]["hidden"]) + 1):
+                layer = getattr(block.conv_tp_weights, f"layer{k}")
+                self._put(layer, "weight", tensors[f"layers.{t}.radial_mlp.{k}"].T)
+            for layer, kind in ((block.linear_up, "linear_up"), (block.linear, "linear")):
+                self._linear(layer, _orders(tensors, f"layers.{t}.{kind}"))
+            self._selector(block.skip_tp, _orders(tensors, f"layers.{t}.skip"))
+            self._product(product, tensors, t, p["degree"][t], p["lmax"])
+            self._linear(product.linear, _orders(tensors, f"layers.{t}.product.linear"))
+        for t, readout in enumerate(model.readouts):
+            names = ("linear_1", "linear_2") if hasattr(readout, "linear_1") else ("linear",)
+            for k, name in enumerate(names):
+                self._linear(getattr(readout, name), {0: tensors[f"readout.{t}.{k}"]})
+        if self.left:
+            raise Unsupported("mace-torch has parameters that the model file lacks: is this version supported?")
+
+    def evaluate(self, s):
+        torch = self.torch
+        torch.set_default_dtype(torch.float64)
+        i, j, shifts, cell = edges(s, self.cutoff)
+        real = lambda values: torch.tensor(np.asarray(values, np.float64))
+        n, periodic = len(s["elements"]), s["cell"] is not None
+        kinds = torch.tensor([self.elements[e] for e in s["elements"]])
+        data = {
+            "positions": real(s["positions"]),
+            "node_attrs": torch.nn.functional.one_hot(kinds, len(self.elements)).double(),
+            "edge_index": torch.tensor(np.stack([j, i])),  # from the neighbor to the center
+            "unit_shifts": real(-shifts),
+            "shifts": real(-shifts @ cell),
+            "cell": real(cell),
+            "batch": torch.zeros(n, dtype=torch.int64),
+            "ptr": torch.tensor([0, n]),
+        }
+        out = self.model(data, compute_force=True, compute_stress=periodic, compute_virials=periodic)
+        forces = np.zeros((n, 3)) if out["forces"] is None else out["forces"].detach().numpy()
+        virial = six(out["virials"].detach().numpy().reshape(3, 3)) if periodic else None
+        return float(out["energy"]), forces, virial
