@@ -130,6 +130,14 @@ def test_old_gate(tmp_path):
     assert found["layer"] == source["layer"]
 
 
+def test_constants_in_single_precision(tmp_path):
+    """Those of the repulsion are decimals in files of single precision as well."""
+    source, _ = described("mace_tiny_mpa")
+    rounded = np.array(source["pair_repulsion"]["c"], np.float32)
+    path = written(tmp_path, setting("pair_repulsion_fn", c=rounded), "mace_tiny_mpa")
+    assert mace_file.read(path)[0]["pair_repulsion"] == source["pair_repulsion"]
+
+
 @pytest.mark.parametrize("name", ["mace_tiny_off", "mace_tiny_one"])
 def test_command(tmp_path, name):
     """The same model file as from the description."""

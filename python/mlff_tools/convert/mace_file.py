@@ -275,7 +275,7 @@ def _pairs(model, numbers):
     if repulsion is not None:
         repulsion.expect("mace", "ZBLBasis")
         described = {"kind": "zbl", **{k: repulsion.number(k) for k in ("p", "a_exp", "a_prefactor")}}
-        described["c"] = [float(x) for x in repulsion.array("c", 4)]
+        described["c"] = [float(str(x)) for x in repulsion.array("c", 4)]  # decimals, also of single precision
     sources = [module.array("covalent_radii") for module in (repulsion, transform) if module is not None]
     if len(sources) == 2 and not np.array_equal(*sources):
         repulsion.fail("has other covalent radii than the transform of distances, which is not supported")
