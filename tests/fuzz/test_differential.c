@@ -14,6 +14,7 @@
 #include "plain_nequip.h"
 #include "plain_orb.h"
 #include "plain_painn.h"
+#include "plain_tensornet.h"
 #include "ranks.h"
 
 #include <math.h>
@@ -99,6 +100,20 @@ static test_model random_mace(test_rng *rng)
   return test_model_mace(o);
 }
 
+static test_model random_tensornet(test_rng *rng)
+{
+  static const char *const activations[] = {"silu", "tanh", "sigmoid", "softplus"};
+  test_model_options o = options_of(rng, 3.2, 4.5);
+  o.n_features = from_to(rng, 2, 20);
+  o.n_interactions = from_to(rng, 1, 3);
+  o.basis = test_below(rng, 2) ? "gaussian" : "bessel";
+  o.n_basis = from_to(rng, 1, 8);
+  o.activation = activations[test_below(rng, 4)];
+  o.is_so3 = test_below(rng, 2);
+  o.from_center = test_below(rng, 2);
+  return test_model_tensornet(o);
+}
+
 static void plain_ani_mean(const test_model *file, const test_atoms *atoms, double *energy)
 {
   mlff_model *model = test_model_open(file, "fp64"); /* says how many members there are */
@@ -123,6 +138,7 @@ static const struct {
     {.name = "orb", .make = random_orb, .direct = plain_orb},
     {.name = "nequip", .make = random_nequip, .plain = plain_nequip},
     {.name = "mace", .make = random_mace, .plain = plain_mace},
+    {.name = "tensornet", .make = random_tensornet, .plain = plain_tensornet},
 };
 enum { N_ARCHS = sizeof archs / sizeof *archs };
 

@@ -15,6 +15,7 @@ FILLS = {
     "orb": 4,
     "nequix": 3,
     "mace": 1,
+    "tensornet": 0,
 }  # of a CUDA graph, whose other nodes are kernels, not copies
 BOUNDS = {"fp64": (1e-8, 1e-7), "fp32": (1e-5, 1e-3), "mixed": (1e-5, 1e-3)}
 

@@ -15,7 +15,7 @@ from test_domain import OUTSIDE, painn, warnings
 
 def side(model):
     """Molecules along an edge of the box. Large models are slow on the simulated GPU."""
-    return 2 if model in ("orb", "nequix", "mace") else 3
+    return 2 if model in ("orb", "nequix", "mace", "tensornet", "local_tensornet") else 3
 
 
 def dynamics(name, folder, options, model, n=3, steps=20, more=""):

@@ -14,6 +14,7 @@ from mlff_tools.model import modelfile, reference
 
 sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))  # without pytest
 import random_mace  # noqa: E402
+import random_tensornet  # noqa: E402
 
 ELEMENTS = ["H", "C", "O"]
 # Short-range repulsion that acts in water: on bonds, on hydrogens of a molecule and on some oxygens.
@@ -177,6 +178,11 @@ def mace(path, seed=10, n_layers=2, cutoff=3.8, lmax=2, n_channels=8):
     return write(path, h, random_mace.tensors(h, seed))
 
 
+def tensornet(path, seed=12, n_features=8, n_layers=2, cutoff=3.8, **more):
+    h = head("random-tensornet", "tensornet", cutoff, random_tensornet.block(n_features, n_layers, **more))
+    return write(path, h, random_tensornet.tensors(h, seed))
+
+
 def write(path, h, tensors):
     """Writes PATH.yaml and PATH.safetensors and returns the path of the YAML."""
     h["self_test"]["structures"] = []
@@ -194,6 +200,8 @@ KINDS = {
     "nequix": (nequip, {}),
     "sevennet": (nequip, {"seed": 7, "variant": "sevennet"}),
     "mace": (mace, {}),
+    "tensornet": (tensornet, {}),
+    "local_tensornet": (tensornet, {"seed": 13, "kind": "gaussian", "message_from": "center", "group": "so3"}),
     "repelling": (painn, {"seed": 8, "repulsion": REPULSION}),
     "repelling_orb": (orb, {"seed": 9, "repulsion": REPULSION}),
 }

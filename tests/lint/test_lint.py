@@ -104,7 +104,9 @@ def test_line_length(path):
     [
         p
         for p in sources(".h", folders=("include", "src"))
-        if not re.search(r"pair_mlff/|fix_mlffprof/|base/cxx/|backend/cpu/|ops_math|nequip_radial|op_list", p)
+        if not re.search(
+            r"pair_mlff/|fix_mlffprof/|base/cxx/|backend/cpu/|ops_math|nequip_radial|tensornet_math|op_list", p
+        )
     ],
 )
 def test_header_alone(path):

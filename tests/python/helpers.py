@@ -7,6 +7,7 @@ import subprocess
 
 import numpy as np
 import random_mace
+import random_tensornet
 
 from mlff_tools.convert import orb as convert_orb
 from mlff_tools.model import engine, modelfile, selftest
@@ -196,3 +197,10 @@ def mace(seed=0, cutoff=4.2, elements=("H", "C", "O"), n_channels=5, lmax=2, n_l
         n_layers, lmax, n_channels, n_basis=5, hidden=[7, 7], avg_num_neighbors=11.3, n_readout=4
     )
     return head, random_mace.tensors(head, seed)
+
+
+def tensornet(seed=0, cutoff=4.2, elements=("H", "C", "O"), n_features=5, n_layers=2, **more):
+    """A random TensorNet as (head, tensors)."""
+    head = common_head("random-tensornet", "tensornet", list(elements), cutoff)
+    head["tensornet"] = random_tensornet.block(n_features, n_layers, **more)
+    return head, random_tensornet.tensors(head, seed)

@@ -119,7 +119,7 @@ certify --page water.xyz || water.xyz: not valid JSON: Extra data
 certify --page water_xs_profile.json || water_xs_profile.json: is not a certificate: format is None,
 certify silicon-xs --labels labelled.xyz -o page.html || the model does not know O, but Si
 
-convert dimenet x -o out || ani|fennol|painn|orb|nequip|mace: invalid choice: 'dimenet' (choose
+convert dimenet x -o out || ani|fennol|painn|orb|nequip|mace|tensornet: invalid choice: 'dimenet' (choose
 convert ani nowhere.yaml -o out || nowhere.yaml: no such file
 convert ani broken.yaml -o out || broken.yaml: architecture is None, which is not supported
 convert ani config.yaml -o out || config.yaml: architecture is None, which is not supported

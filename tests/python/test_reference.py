@@ -20,6 +20,8 @@ MODELS = {
     "nequix": helpers.nequip(),
     "sevennet": helpers.nequip("sevennet"),
     "mace": helpers.mace(),
+    "tensornet": helpers.tensornet(),
+    "tensornet of the center": helpers.tensornet(kind="gaussian", message_from="center", group="so3"),
 }
 
 

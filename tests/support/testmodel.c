@@ -302,6 +302,24 @@ static test_model make_mace(int variant)
   return test_model_mace(o);
 }
 
+/* One to three layers, both kinds of messages, all activations; simulated GPUs run variant 1. */
+static test_model make_tensornet(int variant)
+{
+  static const char *const activations[] = {"silu", "silu", "tanh", "sigmoid", "softplus"};
+  test_model_options o = test_three_elements();
+  if (variant == 5) return repelling(make_tensornet(1));
+  o.n_interactions = variant < 2 ? 2 : 1 + variant % 3;
+  o.n_features = variant == 1 ? 7 : 20;
+  o.n_basis = variant == 2 ? 6 : 3;
+  o.cutoff = variant == 1 ? 3.2 : 4.0;
+  o.seed = 120 + (uint64_t) variant;
+  o.basis = variant == 2 ? "gaussian" : "bessel";
+  o.activation = activations[variant];
+  o.is_so3 = variant == 2 || variant == 3;
+  o.from_center = variant == 0 || variant == 3;
+  return test_model_tensornet(o);
+}
+
 const test_arch test_archs[] = {
     {.name = "painn", .n_variants = 10, .make = make_painn, .step = 1e-4, .derivative = 1e-8, .small = 3},
     /* a short step: CELU has kinks in its second derivative */
@@ -309,6 +327,7 @@ const test_arch test_archs[] = {
     {.name = "orb", .n_variants = 3, .make = make_orb},
     {.name = "nequip", .n_variants = 6, .make = make_nequip, .step = 1e-4, .derivative = 1e-8, .small = 3},
     {.name = "mace", .n_variants = 5, .make = make_mace, .step = 1e-4, .derivative = 1e-8, .small = 1},
+    {.name = "tensornet", .n_variants = 6, .make = make_tensornet, .step = 1e-4, .derivative = 1e-8, .small = 1},
     {.name = NULL},
 };
 

@@ -74,6 +74,9 @@ typedef struct test_model_options {
   /* mace; n_features channels of each order, lmax of harmonics, n_readout < 0: linear, the others as nequip */
   int n_orders; /* [1] of features                                                */
   int selects;  /* layers 0, 2, ... have matrices of the element on messages      */
+  /* tensornet; basis gaussian, otherwise smooth Bessel functions; n_features, n_interactions, n_basis as painn */
+  const char *activation;  /* [silu]; tanh, sigmoid, softplus                               */
+  int is_so3, from_center; /* not invariant under inversion; strictly local                */
 } test_model_options;
 
 /* H, C, O; weights stored as F64. */
@@ -84,6 +87,7 @@ test_model test_model_ani(test_model_options options);
 test_model test_model_orb(test_model_options options);
 test_model test_model_nequip(test_model_options options);
 test_model test_model_mace(test_model_options options);
+test_model test_model_tensornet(test_model_options options);
 /* A smaller one, which is fast on the simulated GPU too; atoms of water have more neighbors in its cutoff than it
  * keeps. */
 test_model test_model_small_orb(test_model_options options);

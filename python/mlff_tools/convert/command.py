@@ -14,6 +14,7 @@
   mlff convert nequip nequix.yaml    -o NAME    a description with safetensors weights
   mlff convert mace   FILE.model     -o NAME    a model of mace-torch (MACE-MP-0 and later)
   mlff convert mace   mace.yaml      -o NAME    a description with safetensors weights
+  mlff convert tensornet tensornet.yaml -o NAME a description with safetensors weights
 
 Writes NAME.yaml and NAME.safetensors, or nothing. Whatever an option of the source asks for that the engine does not
 have is refused by name.
@@ -34,6 +35,7 @@ from . import checkpoints, fennol, neurochem
 from . import mace as convert_mace
 from . import nequip as convert_nequip
 from . import orb as convert_orb
+from . import tensornet as convert_tensornet
 
 CITATIONS = {
     "ani-2x": "C. Devereux et al., J. Chem. Theory Comput. 16, 4192 (2020), doi:10.1021/acs.jctc.0c00121",
@@ -44,6 +46,7 @@ CITATIONS = {
     "orb": convert_orb.CITATION,
     "nequip": convert_nequip.CITATION,
     "mace": convert_mace.CITATION,
+    "tensornet": convert_tensornet.CITATION,
 }
 # Elements of the molecules of the (r)MD17 sets, whose PaiNN models have untrained embeddings for all others.
 MD17_ELEMENTS = {
@@ -454,6 +457,11 @@ def _read_mace(args):
     return source, head, out, head["elements"], source["note"]
 
 
+def _read_tensornet(args):
+    source, head, out = convert_tensornet.read(args, read_description)
+    return source, head, out, head["elements"], ""
+
+
 class Kind(typing.NamedTuple):
     """A kind of source, which is a command. read(args) gives (source, head, tensors, trained elements, a note
     for the provenance)."""
@@ -483,6 +491,9 @@ KINDS = {
         _read_mace,
         convert_mace.add_arguments,
         min_distance=convert_mace.MIN_DISTANCE,
+    ),
+    "tensornet": Kind(
+        "TensorNet of matgl: a description", _read_tensornet, min_distance=convert_tensornet.MIN_DISTANCE
     ),
 }
 

@@ -31,7 +31,7 @@ TOLERANCE = {
     "fp64": {"energy": 1.0e-8, "forces": 1.0e-7, "virial": 1.0e-7},
     "fp32": {"energy": 1.0e-5, "forces": 1.0e-3, "virial": 1.0e-3},
 }
-# The same for `nequip` models, whose rounding is known better: numpy in double agrees with the packages to
+# The same for `nequip` models and others, whose rounding is known better: numpy in double agrees with the packages to
 # 2e-13 eV/A, and they in single precision with themselves in double to 3e-6 eV/atom, 2.1e-5 eV/A and 2.4e-7 eV/A^3.
 NEQUIP_TOLERANCE = {
     "fp64": {"energy": 1.0e-12, "forces": 1.0e-11, "virial": 1.0e-11},
@@ -41,7 +41,7 @@ NEQUIP_TOLERANCE = {
 
 def tolerance(architecture):
     """What self-tests of an architecture are made with: precision -> quantity -> largest difference."""
-    found = NEQUIP_TOLERANCE if architecture in ("nequip", "mace") else TOLERANCE
+    found = NEQUIP_TOLERANCE if architecture in ("nequip", "mace", "tensornet") else TOLERANCE
     return {precision: dict(values) for precision, values in found.items()}
 
 
@@ -275,6 +275,41 @@ def mace_shapes(head):
     return shapes
 
 
+def tensornet_shapes(head):
+    """Name -> shape of every tensor of a `tensornet` model."""
+    p, shapes = head["tensornet"], {}
+    f, n = p["n_features"], p["radial_basis"]["n"]
+
+    def linear(name, n_out, n_in):
+        shapes[name + ".weight"], shapes[name + ".bias"] = (n_out, n_in), (n_out,)
+
+    def norm(name, width):
+        shapes[name + ".weight"] = shapes[name + ".bias"] = (width,)
+
+    if p["radial_basis"]["kind"] == "gaussian":
+        shapes["radial.centers"] = (n,)
+    shapes["embedding.species"] = (len(head["elements"]), f)
+    shapes["embedding.pair.center"] = shapes["embedding.pair.neighbor"] = (f, f)
+    shapes["embedding.pair.bias"] = (f,)
+    for part in "IAS":
+        linear("embedding.radial." + part, f, n)
+        shapes["embedding.mix." + part] = (f, f)
+    norm("embedding.norm", f)
+    linear("embedding.scalar.0", 2 * f, f)
+    linear("embedding.scalar.1", 3 * f, 2 * f)
+    for t in range(p["n_layers"]):
+        for k, (n_in, n_out) in enumerate(((n, f), (f, 2 * f), (2 * f, 3 * f))):
+            linear(f"layers.{t}.radial.{k}", n_out, n_in)
+        for part in "IAS":
+            shapes[f"layers.{t}.mix_1.{part}"] = shapes[f"layers.{t}.mix_2.{part}"] = (f, f)
+    norm("out.norm", 3 * f)
+    linear("out.linear", f, 3 * f)
+    for branch in ("value", "gate"):
+        for k in range(4):
+            linear(f"readout.{branch}.{k}", f if k < 3 else 1, f)
+    return shapes
+
+
 def repulsion_cutoffs(head):
     """The optional block `repulsion` as {(element, element): cutoff in A}, empty without it; ModelError when it is
     wrong."""
@@ -304,7 +339,14 @@ def repulsion_cutoffs(head):
     return found
 
 
-SHAPES = {"painn": painn_shapes, "ani": ani_shapes, "orb": orb_shapes, "nequip": nequip_shapes, "mace": mace_shapes}
+SHAPES = {
+    "painn": painn_shapes,
+    "ani": ani_shapes,
+    "orb": orb_shapes,
+    "nequip": nequip_shapes,
+    "mace": mace_shapes,
+    "tensornet": tensornet_shapes,
+}
 
 
 def check(head, tensors):

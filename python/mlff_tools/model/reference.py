@@ -9,6 +9,7 @@ import numpy as np
 from . import reference_orb, repulsion
 from .reference_mace import mace
 from .reference_nequip import nequip
+from .reference_tensornet import tensornet
 
 
 def neighbours(positions, cell, cutoff):
@@ -267,7 +268,7 @@ def ani(head, tensors, species, i, j, vectors):
 
 
 # architecture -> function of energies of atoms and their gradients by the vectors of pairs
-CONSERVATIVE = {"painn": painn, "ani": ani, "nequip": nequip, "mace": mace}
+CONSERVATIVE = {"painn": painn, "ani": ani, "nequip": nequip, "mace": mace, "tensornet": tensornet}
 # architecture whose forces are outputs -> function of energy, forces and virial
 DIRECT = {"orb": reference_orb.evaluate}
 

@@ -162,6 +162,30 @@ OP_SIMPLE(mace_product, mlff_mace_product_args, DENSE)
 OP_SIMPLE(mace_product_backward, mlff_mace_product_args, DENSE_BACKWARD)
 OP_SIMPLE(mace_readout, mlff_mace_readout_args, DENSE)
 
+/* ---- TensorNet: ops_tensornet.h ---------------------------------------------------------------------------------- */
+
+/* 24: 4 tiles of the GEMM; a block's rows of features stay in the second-level cache */
+OP_SIZE(tensornet_block, 24, INT64_MAX)
+OP_SIMPLE(tensornet_terms, mlff_tensornet_terms_args, DESCRIPTOR)
+OP_SIMPLE(tensornet_moments, mlff_tensornet_moments_args, MESSAGE)
+OP_SIMPLE(tensornet_moments_backward, mlff_tensornet_moments_args, MESSAGE_BACKWARD)
+OP_SIMPLE(tensornet_message, mlff_tensornet_message_args, MESSAGE)
+OP_SIMPLE(tensornet_message_backward, mlff_tensornet_message_args, MESSAGE_BACKWARD)
+OP_SIMPLE(tensornet_local, mlff_tensornet_message_args, MESSAGE)
+OP_SIMPLE(tensornet_local_backward, mlff_tensornet_message_args, MESSAGE_BACKWARD)
+OP_SIMPLE(tensornet_pair, mlff_tensornet_pair_args, DENSE)
+OP_SIMPLE(tensornet_pair_backward, mlff_tensornet_pair_args, DENSE_BACKWARD)
+OP_SIMPLE(tensornet_norm, mlff_tensornet_norm_args, DENSE)
+OP_SIMPLE(tensornet_norm_backward, mlff_tensornet_norm_args, DENSE_BACKWARD)
+OP_SIMPLE(tensornet_activate, mlff_tensornet_activate_args, DENSE)
+OP_SIMPLE(tensornet_gate, mlff_tensornet_gate_args, DENSE)
+OP_SIMPLE(tensornet_gate_backward, mlff_tensornet_gate_args, DENSE_BACKWARD)
+OP_SIMPLE(tensornet_product, mlff_tensornet_product_args, DENSE)
+OP_SIMPLE(tensornet_product_backward, mlff_tensornet_product_args, DENSE_BACKWARD)
+OP_SIMPLE(tensornet_update, mlff_tensornet_update_args, DENSE)
+OP_SIMPLE(tensornet_update_backward, mlff_tensornet_update_args, DENSE_BACKWARD)
+OP_SIMPLE(tensornet_readout, mlff_tensornet_readout_args, DENSE)
+
 #undef OP
 #undef OP_SIMPLE
 #undef OP_HOST

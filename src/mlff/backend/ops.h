@@ -14,6 +14,7 @@
 #include "ops_nequip.h"
 #include "ops_orb.h"
 #include "ops_painn.h"
+#include "ops_tensornet.h"
 
 /* ---- memory: cpu/backend_cpu.c, cuda/backend_cuda.cpp ------------------------------------------------------------
  *
