@@ -44,22 +44,26 @@ void tensornet_exact(const mlff_tensornet_network *net, double r, double *q, dou
 }
 
 /* As of NequIP's tables (nequip_table.c): the interpolation error of slopes, sqrt(3)/216 h^3 times the fourth
- * derivative, equals their rounding error in floats, eps value/h. The derivative is estimated from 0.9 A on. */
+ * derivative, equals their rounding error in floats, eps value/h. Root mean squares over channels and distances from
+ * 0.9 A on; RMS errors of forces of water, ethanol and four crystals are smallest with 500 to 1000 intervals, where
+ * this gives 470 to 1100. */
 int tensornet_table_intervals(const mlff_tensornet_network *net)
 {
   enum { N = 256 };
   const double d = net->cutoff / N;
   const int first = (int) ceil(fmin(0.9 / d, N)), width = net->width[TENSORNET_LAYERS - 1];
-  double value[WIDTH], slope[4][WIDTH], most = 0.0, bend = 0.0;
+  double value[WIDTH], slope[4][WIDTH], values = 0.0, bends = 0.0;
   for (int m = first; m <= N; m++) {
     tensornet_exact(net, m * d, value, slope[m % 4]);
     const double *s0 = slope[m % 4], *s1 = slope[(m + 3) % 4], *s2 = slope[(m + 2) % 4], *s3 = slope[(m + 1) % 4];
-    for (int c = 0; c < width; c++) {
-      most = fmax(most, fabs(value[c]));
-      if (m >= first + 3) bend = fmax(bend, fabs(s0[c] - 3 * s1[c] + 3 * s2[c] - s3[c]));
+    for (int c = 0; m >= first + 3 && c < width; c++) {
+      const double bend = s0[c] - 3 * s1[c] + 3 * s2[c] - s3[c];
+      values += value[c] * value[c];
+      bends += bend * bend;
     }
   }
-  return mlff_spline_intervals(bend > 0 ? N * pow(sqrt(3) / 216 * bend * d / (FLT_EPSILON * most), 0.25) : 0.0);
+  const double wanted = N * pow(sqrt(3) / 216 * d / FLT_EPSILON * sqrt(bends / fmax(values, 1e-300)), 0.25);
+  return mlff_spline_intervals(bends > 0 ? wanted : 0.0);
 }
 
 void tensornet_table_rows(const mlff_tensornet_network *net, int n, double *rows)

@@ -164,8 +164,8 @@ OP_SIMPLE(mace_readout, mlff_mace_readout_args, DENSE)
 
 /* ---- TensorNet: ops_tensornet.h ---------------------------------------------------------------------------------- */
 
-/* 24: 4 tiles of the GEMM; a block's rows of features stay in the second-level cache */
-OP_SIZE(tensornet_block, 24, INT64_MAX)
+/* 48: 8 tiles of the GEMM; a block's rows of features stay in the second-level cache */
+OP_SIZE(tensornet_block, 48, INT64_MAX)
 OP_SIMPLE(tensornet_terms, mlff_tensornet_terms_args, DESCRIPTOR)
 OP_SIMPLE(tensornet_moments, mlff_tensornet_moments_args, MESSAGE)
 OP_SIMPLE(tensornet_moments_backward, mlff_tensornet_moments_args, MESSAGE_BACKWARD)
