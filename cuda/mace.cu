@@ -66,11 +66,17 @@ __global__ void mace_start_kernel(start_arrays a)
 typedef struct product_arrays {
   mlff_mace_atoms atoms;
   const int32_t *terms;
-  const real *coef, *a, *grad_p;
-  real *p, *grad_a;
+  const real *coef, *a, *density, *grad_p;
+  real *p, *grad_a, *grad_density;
   int64_t a_ld, p_ld, n_coef, n;
   int n_a, n_p; /* components */
 } product_arrays;
+
+/* What multiplies a of atom i. Twin: inverse_density. */
+MLFF_DEVICE real inverse_density(const product_arrays &a, int64_t i)
+{
+  return a.density ? 1 / a.density[i * MLFF_NEQUIP_BLOCK] : 1;
+}
 
 /* p[M] = sum_i a_i (c_i + sum_j a_j (c_ij + sum_k c_ijk a_k)) of a channel. One thread per atom and channel; its a_i in
  * shared memory. Deterministic. Twin: mace_product_cpu. */
@@ -83,7 +89,8 @@ __global__ void __launch_bounds__(PRODUCT_THREADS) mace_product_kernel(product_a
   real *x = shared + threadIdx.x;
   const int32_t slot = slot_of(a.atoms, i), *t = a.terms;
   const real *coef = a.coef + slot * a.n_coef * a.n + c;
-  for (int k = 0; k < a.n_a; k++) x[k * PRODUCT_THREADS] = a.a[i * a.a_ld + k * a.n + c];
+  const real scale = inverse_density(a, i);
+  for (int k = 0; k < a.n_a; k++) x[k * PRODUCT_THREADS] = scale * a.a[i * a.a_ld + k * a.n + c];
   for (int p = 0; p < a.n_p; p++) {
     real sum = 0;
     for (int n_i = slot < 0 ? 0 : *t++; n_i > 0; n_i--) {
@@ -114,8 +121,9 @@ __global__ void __launch_bounds__(PRODUCT_THREADS) mace_product_backward_kernel(
   real *x = shared + threadIdx.x, *gx = x + MLFF_NEQUIP_HARMONICS * PRODUCT_THREADS;
   const int32_t slot = slot_of(a.atoms, i), *t = a.terms;
   const real *coef = a.coef + slot * a.n_coef * a.n + c;
+  const real scale = inverse_density(a, i);
   for (int k = 0; k < a.n_a; k++) {
-    x[k * PRODUCT_THREADS] = a.a[i * a.a_ld + k * a.n + c];
+    x[k * PRODUCT_THREADS] = scale * a.a[i * a.a_ld + k * a.n + c];
     gx[k * PRODUCT_THREADS] = 0;
   }
   for (int p = 0; p < a.n_p && slot >= 0; p++) {
@@ -141,7 +149,21 @@ __global__ void __launch_bounds__(PRODUCT_THREADS) mace_product_backward_kernel(
       gx[at_i] += gp * si;
     }
   }
-  for (int k = 0; k < a.n_a; k++) a.grad_a[i * a.a_ld + k * a.n + c] = gx[k * PRODUCT_THREADS];
+  for (int k = 0; k < a.n_a; k++) a.grad_a[i * a.a_ld + k * a.n + c] = scale * gx[k * PRODUCT_THREADS];
+}
+
+/* grad_density[i] = -sum_kc grad_a_kc a_kc / density. A warp owns an atom, a lane every 32nd element. No shared memory;
+ * deterministic. Twin: mace_product_backward_cpu. */
+__global__ void __launch_bounds__(MACE_THREADS) mace_density_kernel(product_arrays a)
+{
+  grid_dependency_wait();
+  const int lane = (int) threadIdx.x % WARP;
+  const int64_t i = (int64_t) blockIdx.x * (MACE_THREADS / WARP) + threadIdx.x / WARP;
+  if (i >= a.atoms.n) return;
+  real sum = 0;
+  for (int64_t c = lane; c < a.a_ld; c += WARP) sum += a.grad_a[i * a.a_ld + c] * a.a[i * a.a_ld + c];
+  sum = warp_sum(sum);
+  if (lane == 0 && slot_of(a.atoms, i) >= 0) a.grad_density[i * MLFF_NEQUIP_BLOCK] = -sum * inverse_density(a, i);
 }
 
 /* ---- readout ----------------------------------------------------------------------------------------------------- */
@@ -152,8 +174,8 @@ typedef struct mace_readout_arrays {
   real *energy, *grad;
   int64_t ld;
   real gain;
-  int n, n_hidden, add_energy, add_grad;
-#if MLFF_REAL_IS_DOUBLE == 0
+  int n, n_hidden, add_energy, add_grad, is_tanh;
+#if MLFF_REAL_IS_DOUBLE
   int unused;
 #endif
 } mace_readout_arrays;
@@ -177,9 +199,9 @@ __global__ void __launch_bounds__(READOUT_WARPS *WARP) mace_readout_kernel(mace_
     for (int c = lane; c < a.n; c += WARP) v += w[c] * x[c];
     v = warp_sum(v);
     if (a.n_hidden) {
-      const real s = (real) (1.0 / (1.0 + exp(-(double) v))), last = a.last[h] * a.gain;
-      slope = last * s * (1 + v * (1 - s));
-      v = last * v * s;
+      const real s = (real) (a.is_tanh ? tanh((double) v) : 1.0 / (1.0 + exp(-(double) v))), last = a.last[h] * a.gain;
+      slope = last * (a.is_tanh ? 1 - s * s : s * (1 + v * (1 - s)));
+      v = last * (a.is_tanh ? s : v * s);
     }
     energy += v;
     if (grad)
@@ -237,6 +259,8 @@ static product_arrays product_of(const mlff_mace_product_args *args)
   a.terms = args->terms;
   a.coef = (const real *) args->coef;
   a.a = (const real *) args->a;
+  a.density = (const real *) args->density;
+  a.grad_density = (real *) args->grad_density;
   a.grad_p = (const real *) args->grad_p;
   a.p = (real *) args->p;
   a.grad_a = (real *) args->grad_a;
@@ -260,6 +284,9 @@ void MLFF_CUDA(mace_product_backward_cuda)(mlff_backend *backend, const mlff_mac
   MLFF_LAUNCH(backend, mace_product_backward_kernel,
               mlff_cuda_blocks(args->atoms.n * args->a_row.n[0], PRODUCT_THREADS), PRODUCT_THREADS, 0,
               product_of(args));
+  if (args->grad_density)
+    MLFF_LAUNCH(backend, mace_density_kernel, mlff_cuda_blocks(args->atoms.n, MACE_THREADS / WARP), MACE_THREADS, 0,
+                product_of(args));
 }
 
 void MLFF_CUDA(mace_readout_cuda)(mlff_backend *backend, const mlff_mace_readout_args *args)
@@ -276,6 +303,7 @@ void MLFF_CUDA(mace_readout_cuda)(mlff_backend *backend, const mlff_mace_readout
   a.gain = (real) args->gain;
   a.n = args->n_channels;
   a.n_hidden = args->n_hidden;
+  a.is_tanh = args->is_tanh;
   a.add_energy = args->add_energy;
   a.add_grad = args->add_grad;
   MLFF_LAUNCH(backend, mace_readout_kernel, mlff_cuda_blocks(args->atoms.n, READOUT_WARPS), READOUT_WARPS * WARP, 0, a);

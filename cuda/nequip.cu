@@ -14,10 +14,11 @@ namespace { /* kernels and their arguments differ between element types */
 
 typedef struct terms_arrays {
   const int64_t *n_edges; /* on the device: a captured step only knows the capacity */
-  const real *vec, *frequency, *weight[4];
+  const real *vec, *lines, *frequency, *radius, *weight[4];
   real *terms; /* [n_edges][2][n_terms] */
-  double cutoff, prefactor, power, onset, gain;
-  int n_basis, n_hidden, n_terms, unused, width[4];
+  mlff_nequip_basis basis;
+  double gain;
+  int n_hidden, n_terms, is_density, unused, width[4];
 } terms_arrays;
 
 /* terms[e][0][o] = act(h_o), terms[e][1][o] = d act(h_o)/dr, with h the last hidden layer, h_k = A_k act(h_{k-1});
@@ -31,15 +32,15 @@ __global__ void __launch_bounds__(NODE_THREADS) nequip_terms_kernel(terms_arrays
   const int64_t e = (int64_t) blockIdx.x * NODE_WARPS + warp;
   if (e >= *a.n_edges) return;
   const double r = (double) a.vec[4 * e + 3];
-  const mlff_nequip_basis basis = {a.n_basis, a.cutoff, a.prefactor, a.power, a.onset};
+  const double r0 = a.radius ? (double) a.radius[line_load_index(a.lines + e * MLFF_PAINN_LINE).pair] : 0;
   real *in = units + warp * 4 * MLFF_NEQUIP_HIDDEN, *out = in + 2 * MLFF_NEQUIP_HIDDEN;
-  double df, d;
-  const double f = mlff_nequip_cutoff(&basis, r, &df);
-  for (int n = lane; n < a.n_basis; n += WARP) {
-    in[n] = (real) mlff_nequip_function(&basis, (double) a.frequency[n], r, f, df, &d);
+  double df, d, dt;
+  const double f = mlff_nequip_cutoff(&a.basis, r, &df), t = mlff_nequip_argument(&a.basis, r0, r, &dt);
+  for (int n = lane; n < a.basis.n; n += WARP) {
+    in[n] = (real) mlff_nequip_function(&a.basis, (double) a.frequency[n], t, dt, f, df, &d);
     in[MLFF_NEQUIP_HIDDEN + n] = (real) d;
   }
-  for (int k = 0, n_in = a.n_basis; k < a.n_hidden; n_in = a.width[k++]) {
+  for (int k = 0, n_in = a.basis.n; k < a.n_hidden; n_in = a.width[k++]) {
     __syncwarp();
     for (int o = lane; o < a.width[k]; o += WARP) {
       const real *w = a.weight[k] + (int64_t) o * n_in;
@@ -48,7 +49,7 @@ __global__ void __launch_bounds__(NODE_THREADS) nequip_terms_kernel(terms_arrays
         x += w[c] * in[c];
         dx += w[c] * in[MLFF_NEQUIP_HIDDEN + c];
       }
-      out[o] = (real) mlff_nequip_silu((double) x, a.gain, &d);
+      out[o] = (real) mlff_nequip_activation(a.is_density, (double) x, a.gain, &d);
       out[MLFF_NEQUIP_HIDDEN + o] = (real) d * dx;
     }
     real *last = in;
@@ -57,10 +58,10 @@ __global__ void __launch_bounds__(NODE_THREADS) nequip_terms_kernel(terms_arrays
   }
   __syncwarp();
   real *terms = a.terms + e * 2 * a.n_terms;
-  for (int t = lane; t < a.n_terms; t += WARP) {
-    const bool inside = t < a.width[a.n_hidden - 1];
-    terms[t] = inside ? in[t] : (real) 0;
-    terms[a.n_terms + t] = inside ? in[MLFF_NEQUIP_HIDDEN + t] : (real) 0;
+  for (int o = lane; o < a.n_terms; o += WARP) {
+    const bool inside = o < a.width[a.n_hidden - 1];
+    terms[o] = inside ? in[o] : (real) 0;
+    terms[a.n_terms + o] = inside ? in[MLFF_NEQUIP_HIDDEN + o] : (real) 0;
   }
 }
 
@@ -74,12 +75,11 @@ void MLFF_CUDA(nequip_terms_cuda)(mlff_backend *backend, const mlff_nequip_terms
   a.vec = (const real *) args->edges->vec.data;
   a.frequency = (const real *) args->frequency;
   a.terms = (real *) args->terms;
-  a.cutoff = args->basis.cutoff;
-  a.prefactor = args->basis.prefactor;
-  a.power = args->basis.power;
-  a.onset = args->basis.onset;
+  a.lines = args->lines ? (const real *) args->lines->line.data : NULL;
+  a.radius = (const real *) args->radius;
+  a.basis = args->basis;
   a.gain = args->gain;
-  a.n_basis = args->basis.n;
+  a.is_density = args->is_density;
   a.n_hidden = args->n_hidden;
   a.n_terms = args->n_terms;
   for (int k = 0; k < args->n_hidden; k++) {

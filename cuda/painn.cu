@@ -40,6 +40,31 @@ __global__ void __launch_bounds__(RADIAL_THREADS) edge_lines_kernel(radial_array
   *(int4 *) (void *) (line + LINE_INDEX) = index;
 }
 
+typedef struct pair_arrays {
+  const int64_t *row;
+  const int32_t *center_species, *slot;
+  real *line;
+  int32_t n_local, n_slots, pair_rows, unused;
+} pair_arrays;
+
+/* pair = slot of the center * n_slots + slot of the neighbor, first row += pair * pair_rows. A warp owns a center, a
+ * lane every 32nd of its edges; deterministic. Twin: add_pairs. */
+__global__ void __launch_bounds__(RADIAL_THREADS) edge_pairs_kernel(pair_arrays a)
+{
+  grid_dependency_wait();
+  const int64_t i = (int64_t) blockIdx.x * (RADIAL_THREADS / WARP) + threadIdx.x / WARP;
+  if (i >= a.n_local) return;
+  const int64_t begin = a.row[i] + threadIdx.x % WARP, end = a.row[i + 1];
+  const int32_t center = begin < end ? a.slot[a.center_species[i]] : -1;
+  for (int64_t e = begin; e < end; e += WARP) {
+    int4 *index = (int4 *) (void *) (a.line + e * MLFF_PAINN_LINE + LINE_INDEX);
+    const int32_t neighbor = a.slot[index->z];
+    if (center < 0 || neighbor < 0) continue;
+    index->w = center * a.n_slots + neighbor;
+    index->x += index->w * a.pair_rows;
+  }
+}
+
 /* ---- Gaussian and Bessel functions with a cosine cutoff ---------------------------------------------------------- */
 
 /* terms[e] = (phi_k fc, fc at k = n, zeros), and their derivatives by r. One thread per edge; deterministic.
@@ -107,6 +132,17 @@ mlff_status MLFF_CUDA(edge_lines_cuda)(mlff_backend *backend, const mlff_painn_b
   MLFF_TRY(mlff_buf_reserve(backend, &radial->line, n * MLFF_PAINN_LINE * sizeof(real), error));
   MLFF_LAUNCH_INDEPENDENT(backend, edge_lines_kernel, mlff_cuda_blocks(edges->n_room, RADIAL_THREADS), RADIAL_THREADS,
                           arrays_of(basis, edges, radial));
+  if (!basis->slot) return MLFF_OK;
+  pair_arrays a;
+  memset(&a, 0, sizeof a);
+  a.row = (const int64_t *) edges->row.data;
+  a.center_species = (const int32_t *) edges->center_species.data;
+  a.slot = basis->slot;
+  a.line = (real *) radial->line.data;
+  a.n_local = edges->n_local;
+  a.n_slots = basis->n_slots;
+  a.pair_rows = basis->pair_rows;
+  MLFF_LAUNCH(backend, edge_pairs_kernel, mlff_cuda_blocks(a.n_local, RADIAL_THREADS / WARP), RADIAL_THREADS, 0, a);
   return MLFF_OK;
 }
 

@@ -67,6 +67,14 @@ scene make_repelling_scene(int which)
   return scene_of(which, file);
 }
 
+scene make_repelled_scene(int which)
+{
+  device_reset(1);
+  test_model file = test_model_of_arch(which % test_n_archs());
+  test_model_repel_mace(&file);
+  return scene_of(which, file);
+}
+
 void free_scene(scene *s)
 {
   mlff_model_close(s->replayed);

@@ -174,6 +174,22 @@ START_TEST(repulsion_is_not_recorded)
 }
 END_TEST
 
+/* What every step adds is in captured steps; not in those of direct models, which are never captured. */
+START_TEST(repulsion_of_mace_is_recorded)
+{
+  const double without = plain_energy(_i, 1.0);
+  scene s = make_repelled_scene(_i);
+  answer a = make_answer(&s, 0);
+  mlff_error error = {.code = MLFF_OK};
+  for (int k = 0; k < 4; k++) step(&s, 0);
+  check_counts(&s, 4, has_atoms(&s) ? 3 : 0, has_atoms(&s) ? 1 : 0, 0);
+  test_ok(evaluate(&s, s.replayed, &a.result, &error), error);
+  ck_assert_double_gt(a.result.energy, without + 0.1);
+  free(a.numbers);
+  free_scene(&s);
+}
+END_TEST
+
 START_TEST(wrong_positions)
 {
   scene s = make_scene(single(_i));
@@ -244,6 +260,7 @@ static Suite *make_suite(void)
   tcase_add_loop_test(tcase, more_edges_than_room, 0, 2 * test_n_archs());
   tcase_add_loop_test(tcase, recorded_before_the_first_step, 0, test_cases(3, 1) * test_n_archs());
   tcase_add_loop_test(tcase, repulsion_is_not_recorded, 0, test_cases(3, 1) * test_n_archs());
+  tcase_add_loop_test(tcase, repulsion_of_mace_is_recorded, 0, test_cases(3, 1) * test_n_archs());
   tcase_add_loop_test(tcase, wrong_positions, 0, 2 * test_n_archs());
   tcase_add_loop_test(tcase, parts_of_replayed_steps_are_timed, 0, test_n_archs());
   suite_add_tcase(suite, tcase);

@@ -97,6 +97,8 @@ static test_model random_mace(test_rng *rng)
   o.n_basis = from_to(rng, 2, 8);
   o.width = from_to(rng, 4, 20);
   o.selects = test_below(rng, 2);
+  o.densities = test_below(rng, 8);
+  o.transform = test_below(rng, 3);
   return test_model_mace(o);
 }
 

@@ -18,6 +18,8 @@ static test_model_options options_of(int k)
   o.lmax = 1 + k % 3;
   o.n_orders = 1 + k % 2;
   o.selects = k / 2 % 2;
+  o.densities = k == 3 ? 1 : k == 4 ? 2 : 0;
+  o.transform = k < 3 ? 0 : k - 2;
   o.cutoff = 3.6;
   o.seed = (uint64_t) k;
   return o;
@@ -82,8 +84,19 @@ static const struct {
     {"avg_num_neighbors: [12", "avg_num_neighbors: [0", "avg_num_neighbors: 0 is not positive"},
     {"kind: polynomial", "kind: cosine", "expected one of: polynomial, xplor"},
     {"n_readout: 0", "n_readout: 65", "n_readout: is 65, expected 0 to 64"},
-    {"n_basis: 6", "n_basis: 7", "tensor 'radial_frequencies' has shape [6], expected [7]"},
-    {"n_basis: 6", "n_basis: 6\n  n_heads: 2", "mace.n_heads: unknown key"},
+    {"bessel, n: 6", "bessel, n: 7", "tensor 'radial_frequencies' has shape [6], expected [7]"},
+    {"bessel, n: 6", "bessel, n: 6, prefactor: 2", "radial_basis.prefactor: unknown key"},
+    {"kind: bessel", "kind: chebyshev", "kind: is 'chebyshev', expected one of: bessel, gaussian"},
+    {"kind: bessel", "kind: gaussian", "key 'coefficient' is missing"},
+    {"kind: none", "kind: agnesi, a: 1, p: 4, q: 3.5", "p: is 4, expected 4.5 to 64"},
+    {"kind: none", "kind: soft, a: 4", "tensor 'covalent_radii' is missing"},
+    {"divisor: [average", "divisor: [number", "mace.divisor: 'number': use average or density"},
+    {"divisor: [average", "divisor: [density", "tensor 'layers.0.density' is missing"},
+    {"activation: silu", "activation: relu", "activation: is 'relu', expected one of: silu, tanh"},
+    {"\nprovenance:",
+     "\nrepulsion: {kind: mace, p: 5, exponent: 0.3, prefactor: 0.4, scale: 1, radii: {H: 1, C: 1}}"
+     "\nprovenance:",
+     "radii: key 'O' is missing"},
 };
 
 START_TEST(damaged_blocks)

@@ -132,7 +132,8 @@ typedef struct product_case {
   int n_channels, n_monomials, n_terms;
   monomial monomials[MOST_MONOMIALS];
   int32_t terms[4 * MOST_MONOMIALS];
-  array coef, a, p, grad_p, grad_a;
+  array coef, a, p, grad_p, grad_a, density, grad_density; /* density: one of each row of MLFF_NEQUIP_BLOCK */
+  int has_density;
   mlff_buf dev_terms;
 } product_case;
 
@@ -175,6 +176,7 @@ static void choose_terms(product_case *c, test_rng *rng, int n_a, int n_p)
 
 static product_case *make_product(mlff_backend *b, test_rng *rng, int a_orders, int p_orders, int n_channels, int64_t n)
 {
+  double densities[N_ATOMS * MLFF_NEQUIP_BLOCK];
   product_case *c = calloc(1, sizeof *c);
   c->atoms = make_atoms(b, n);
   c->a_row = row_of(a_orders, n_channels);
@@ -187,18 +189,21 @@ static product_case *make_product(mlff_backend *b, test_rng *rng, int a_orders, 
   c->p = random_array(b, rng, n * c->p_row.ld + TAIL);
   c->grad_p = random_array(b, rng, n * c->p_row.ld);
   c->grad_a = random_array(b, rng, n * c->a_row.ld + TAIL);
+  for (int64_t k = 0; k < n * MLFF_NEQUIP_BLOCK; k++) densities[k] = test_uniform(rng, 1, 3);
+  c->density = array_of(b, densities, n * MLFF_NEQUIP_BLOCK);
+  c->grad_density = random_array(b, rng, n * MLFF_NEQUIP_BLOCK + TAIL);
   return c;
 }
 
 static void free_product(mlff_backend *b, product_case *c)
 {
-  free_arrays(b, (array *[]){&c->coef, &c->a, &c->p, &c->grad_p, &c->grad_a}, 5);
+  free_arrays(b, (array *[]){&c->coef, &c->a, &c->p, &c->grad_p, &c->grad_a, &c->density, &c->grad_density}, 7);
   mlff_buf_release(b, &c->dev_terms);
   free_atoms(b, &c->atoms);
   free(c);
 }
 
-/* p, and grad_a from grad_p */
+/* p, and grad_a and grad_density from grad_p */
 static void plain_product(product_case *c)
 {
   const int64_t n = c->atoms.args.n;
@@ -206,6 +211,8 @@ static void plain_product(product_case *c)
   memset(c->p.host, 0, (size_t) (n * c->p_row.ld) * sizeof(double));
   memset(c->grad_a.host, 0, (size_t) (n * c->a_row.ld) * sizeof(double));
   for (int64_t i = 0; i < n; i++) {
+    const double scale = c->has_density ? 1 / c->density.host[i * MLFF_NEQUIP_BLOCK] : 1;
+    double along = 0;
     for (int q = 0; q < c->n_monomials && slot_of(i) >= 0; q++) {
       const monomial *t = &c->monomials[q];
       const int index[3] = {t->i, t->j, t->k};
@@ -213,27 +220,34 @@ static void plain_product(product_case *c)
         const double *a = c->a.host + i * c->a_row.ld + u, g = c->grad_p.host[i * c->p_row.ld + t->m * channels + u];
         const double coef = c->coef.host[((int64_t) slot_of(i) * c->n_monomials + q) * channels + u];
         double all = coef;
-        for (int s = 0; s < 3; s++) all *= index[s] < 0 ? 1 : a[index[s] * channels];
+        for (int s = 0; s < 3; s++) all *= index[s] < 0 ? 1 : scale * a[index[s] * channels];
         c->p.host[i * c->p_row.ld + t->m * channels + u] += all;
         for (int s = 0; s < 3; s++) {
-          double others = coef * g;
-          for (int r = 0; r < 3; r++) others *= r == s || index[r] < 0 ? 1 : a[index[r] * channels];
-          if (index[s] >= 0) c->grad_a.host[i * c->a_row.ld + index[s] * channels + u] += others;
+          double others = coef * g * scale;
+          for (int r = 0; r < 3; r++) others *= r == s || index[r] < 0 ? 1 : scale * a[index[r] * channels];
+          if (index[s] < 0) continue;
+          c->grad_a.host[i * c->a_row.ld + index[s] * channels + u] += others;
+          along += others * a[index[s] * channels];
         }
       }
     }
+    if (c->has_density && slot_of(i) >= 0) c->grad_density.host[i * MLFF_NEQUIP_BLOCK] = -along * scale;
   }
 }
 
-static void check_product(mlff_backend *b, test_rng *rng, int a_orders, int p_orders, int n_channels, int64_t n)
+static void check_product(mlff_backend *b, test_rng *rng, int a_orders, int p_orders, int n_channels, int64_t n,
+                          int has_density)
 {
   product_case *c = make_product(b, rng, a_orders, p_orders, n_channels, n);
+  c->has_density = has_density;
   const mlff_mace_product_args args = {.atoms = c->atoms.args,
                                        .a_row = c->a_row,
                                        .p_row = c->p_row,
                                        .terms = c->dev_terms.data,
                                        .coef = c->coef.buf.data,
                                        .n_coef = c->n_monomials,
+                                       .density = has_density ? c->density.buf.data : NULL,
+                                       .grad_density = has_density ? c->grad_density.buf.data : NULL,
                                        .a = c->a.buf.data,
                                        .p = c->p.buf.data,
                                        .grad_p = c->grad_p.buf.data,
@@ -243,6 +257,7 @@ static void check_product(mlff_backend *b, test_rng *rng, int a_orders, int p_or
   check_array(b, "p", &c->p, 20);
   b->ops->mace_product_backward(b, &args);
   check_array(b, "grad_a", &c->grad_a, 20);
+  check_array(b, "grad_density", &c->grad_density, 60);
   free_product(b, c);
 }
 
@@ -252,10 +267,10 @@ START_TEST(products)
   if (!b) return;
   test_rng rng = {23};
   for (int n = 0; n <= N_ATOMS; n += n ? N_ATOMS - 1 : 1) {
-    check_product(b, &rng, 4, 1, 16, n);
-    check_product(b, &rng, 3, 2, 48, n);
-    check_product(b, &rng, 2, 3, 16, n);
-    check_product(b, &rng, 1, 1, 32, n);
+    check_product(b, &rng, 4, 1, 16, n, 0);
+    check_product(b, &rng, 3, 2, 48, n, 1);
+    check_product(b, &rng, 2, 3, 16, n, 1);
+    check_product(b, &rng, 1, 1, 32, n, 0);
   }
   mlff_backend_close(b);
 }
@@ -267,19 +282,21 @@ START_TEST(plain_product_is_a_derivative)
   if (!b) return;
   test_rng rng = {24};
   product_case *c = make_product(b, &rng, 3, 2, 16, 1);
+  c->has_density = 1;
   plain_product(c);
-  double *grad = malloc((size_t) c->a_row.ld * sizeof *grad);
+  double *grad = malloc((size_t) c->a_row.ld * sizeof *grad), grad_density = c->grad_density.host[0];
   memcpy(grad, c->grad_a.host, (size_t) c->a_row.ld * sizeof *grad);
-  for (int64_t k = 0; k < c->a_row.ld; k += 7) {
-    const double h = 1e-3, old = c->a.host[k];
+  for (int64_t k = -7; k < c->a_row.ld; k += 7) { /* the density, and elements of a */
+    double *x = k < 0 ? c->density.host : c->a.host + k;
+    const double h = 1e-3, old = *x;
     double e[5] = {0};
     for (int p = -2; p <= 2; p++) {
-      c->a.host[k] = old + p * h;
+      *x = old + p * h;
       plain_product(c);
       for (int64_t q = 0; q < c->p_row.ld; q++) e[p + 2] += c->grad_p.host[q] * c->p.host[q];
     }
-    c->a.host[k] = old;
-    near_one((8 * (e[3] - e[1]) - (e[4] - e[0])) / (12 * h), grad[k], 1e-10);
+    *x = old;
+    near_one((8 * (e[3] - e[1]) - (e[4] - e[0])) / (12 * h), k < 0 ? grad_density : grad[k], 1e-9);
   }
   free(grad);
   free_product(b, c);
@@ -300,9 +317,9 @@ static double plain_readout(const mlff_mace_readout_args *a, const double *weigh
     double v = 0, slope = 1;
     for (int c = 0; c < a->n_channels; c++) v += w[c] * x[c];
     if (a->n_hidden) {
-      const double s = 1 / (1 + exp(-v));
-      slope = last[h] * a->gain * s * (1 + v * (1 - s));
-      v = last[h] * a->gain * v * s;
+      const double s = 1 / (1 + exp(-v)), t = tanh(v);
+      slope = last[h] * a->gain * (a->is_tanh ? 1 - t * t : s * (1 + v * (1 - s)));
+      v = last[h] * a->gain * (a->is_tanh ? t : v * s);
     }
     sum += v;
     for (int c = 0; c < a->n_channels; c++) grad[c] += slope * w[c];
@@ -325,6 +342,7 @@ static void check_readout(mlff_backend *b, test_rng *rng, int n_hidden, int64_t 
                                     .weight = weight.buf.data,
                                     .last = last.buf.data,
                                     .gain = 1.7,
+                                    .is_tanh = n_hidden == 5,
                                     .energy = wanted & 1 ? energy.buf.data : NULL,
                                     .grad = wanted & 2 ? grad.buf.data : NULL,
                                     .add_energy = add,

@@ -379,9 +379,77 @@ END_TEST
 
 typedef struct network_case {
   mlff_nequip_basis basis;
-  double gain;
+  double gain; /* 0: that of a density */
   int n_hidden, width[4];
 } network_case;
+
+/* Pairs of species of the scene's edges, as lines have them. */
+enum { N_PAIR_SLOTS = 3, PAIR_ROWS = 17 };
+static const int32_t pair_slots[3] = {1, 2, 0};
+
+static int64_t center_of(const scene *s, int64_t e)
+{
+  int64_t i = 0;
+  while (e >= s->row[i + 1]) i++;
+  return i;
+}
+
+static int pair_of(const scene *s, int64_t e)
+{
+  return pair_slots[s->atoms.species[center_of(s, e)]] * N_PAIR_SLOTS + pair_slots[s->species[e]];
+}
+
+/* Lines of the scene's edges with slots. */
+static mlff_painn_radial pair_lines(const scene *s, const mlff_buf *slot, int pair_rows)
+{
+  mlff_painn_radial radial = {.spline = {0}};
+  mlff_painn_basis basis = s->basis.basis;
+  mlff_error error = {.code = MLFF_OK};
+  basis.slot = slot->data;
+  basis.n_slots = N_PAIR_SLOTS;
+  basis.pair_rows = pair_rows;
+  test_ok(s->backend->ops->edge_lines(s->backend, &basis, &s->edges, &radial, &error), error);
+  return radial;
+}
+
+static void check_pairs(const scene *s, const int32_t *slot)
+{
+  mlff_backend *b = s->backend;
+  mlff_error error = {.code = MLFF_OK};
+  mlff_buf dev_slot = bytes_to_backend(b, slot, 3 * sizeof *slot);
+  mlff_painn_radial radial = pair_lines(s, &dev_slot, PAIR_ROWS);
+  for (int64_t e = 0; e < s->edges.n_edges; e++) {
+    const int center = slot[s->atoms.species[center_of(s, e)]], neighbor = slot[s->species[e]];
+    const int pair = center < 0 || neighbor < 0 ? 0 : center * N_PAIR_SLOTS + neighbor;
+    int32_t with[4], without[4];
+    test_ok(b->ops->download(b, with, mlff_at(b, radial.line.data, e * MLFF_PAINN_LINE + 12), sizeof with, &error),
+            error);
+    test_ok(b->ops->download(b, without, mlff_at(b, s->radial.line.data, e * MLFF_PAINN_LINE + 12), sizeof without,
+                             &error),
+            error);
+    ck_assert_int_eq(with[0], without[0] + pair * PAIR_ROWS);
+    ck_assert_int_eq(with[1], without[1]);
+    ck_assert_int_eq(with[2], without[2]);
+    ck_assert_int_eq(with[3], pair);
+    ck_assert_int_eq(without[3], 0);
+  }
+  mlff_buf_release(b, &radial.line);
+  mlff_buf_release(b, &dev_slot);
+}
+
+START_TEST(pairs)
+{
+  mlff_backend *backend = open_backend(_i);
+  if (!backend) return;
+  for (int n = 0; n < 14; n += n ? 12 : 1) {
+    scene s = make_scene(backend, MLFF_PAINN_CUBIC, n);
+    check_pairs(&s, pair_slots);
+    check_pairs(&s, (int32_t[3]){1, -1, 0});
+    free_scene(&s);
+  }
+  mlff_backend_close(backend);
+}
+END_TEST
 
 static void check_terms(const scene *s, test_rng *rng, const network_case *in)
 {
@@ -392,10 +460,24 @@ static void check_terms(const scene *s, test_rng *rng, const network_case *in)
                               .basis = in->basis,
                               .n_hidden = in->n_hidden,
                               .gain = in->gain,
+                              .is_density = in->gain == 0,
                               .n_terms = (last + MLFF_NEQUIP_BLOCK - 1) / MLFF_NEQUIP_BLOCK * MLFF_NEQUIP_BLOCK};
   array frequency = random_array(b, rng, in->basis.n), weight[4];
   array terms = random_array(b, rng, 2 * a.n_terms * s->edges.n_edges + TAIL);
-  plain_network plain = {.basis = in->basis, .frequency = frequency.host, .n_hidden = in->n_hidden, .gain = in->gain};
+  double radii[N_PAIR_SLOTS * N_PAIR_SLOTS];
+  for (int k = 0; k < N_PAIR_SLOTS * N_PAIR_SLOTS; k++) radii[k] = test_uniform(rng, 0.7, 2.5);
+  array radius = array_of(b, radii, N_PAIR_SLOTS * N_PAIR_SLOTS);
+  mlff_buf slot = bytes_to_backend(b, pair_slots, sizeof pair_slots);
+  mlff_painn_radial lines = pair_lines(s, &slot, 0);
+  plain_network plain = {.basis = in->basis,
+                         .frequency = frequency.host,
+                         .n_hidden = in->n_hidden,
+                         .gain = in->gain,
+                         .is_density = in->gain == 0};
+  if (in->basis.transform) {
+    a.lines = &lines;
+    a.radius = radius.buf.data;
+  }
   for (int k = 0; k < in->n_hidden; k++) {
     weight[k] = random_array(b, rng, (int64_t) in->width[k] * (k ? in->width[k - 1] : in->basis.n));
     a.width[k] = plain.width[k] = in->width[k];
@@ -406,11 +488,16 @@ static void check_terms(const scene *s, test_rng *rng, const network_case *in)
   a.terms = terms.buf.data;
   b->ops->nequip_terms(b, &a);
   memset(terms.host, 0, (size_t) (terms.n - TAIL) * sizeof(double));
-  for (int64_t e = 0; e < s->edges.n_edges; e++)
+  for (int64_t e = 0; e < s->edges.n_edges; e++) {
+    plain.r0 = radius.host[pair_of(s, e)];
     plain_hidden(&plain, s->vec[4 * e + 3], terms.host + 2 * a.n_terms * e, terms.host + (2 * e + 1) * a.n_terms);
+  }
   check_array(b, "terms", &terms, 30);
   array_free(b, &frequency);
   array_free(b, &terms);
+  array_free(b, &radius);
+  mlff_buf_release(b, &slot);
+  mlff_buf_release(b, &lines.line);
   for (int k = 0; k < in->n_hidden; k++) array_free(b, &weight[k]);
 }
 
@@ -422,6 +509,22 @@ START_TEST(terms)
       {{.n = 5, .cutoff = 3.6, .prefactor = 0.5, .power = 2.5}, 0.6, 1, {16}},
       {{.n = 1, .cutoff = 3.5, .prefactor = 0.5, .onset = 0}, 0.6, 4, {3, 1, 128, 33}},
       {{.n = 128, .cutoff = 3.5, .prefactor = 0.1, .power = 12}, 1.0, 1, {1}},
+      {{.n = 7,
+        .cutoff = 3.5,
+        .prefactor = 0.5,
+        .power = 5,
+        .transform = MLFF_NEQUIP_AGNESI,
+        .a = 1.1,
+        .p = 4.6,
+        .q = 0.9},
+       1.2,
+       2,
+       {9, 16}},
+      {{.n = 5, .cutoff = 3.5, .prefactor = 1, .coefficient = -1.3, .power = 5, .transform = MLFF_NEQUIP_SOFT, .a = 4},
+       1.2,
+       2,
+       {9, 16}},
+      {{.n = 5, .cutoff = 3.5, .prefactor = 0.5, .power = 5}, 0, 1, {3}},
   };
   mlff_backend *backend = open_backend(_i);
   if (!backend) return;
@@ -485,6 +588,7 @@ static Suite *nequip_suite(void)
   tcase_add_test(tcase, plain_first_layer_is_a_derivative);
   tcase_add_loop_test(tcase, gates, 0, n_backends());
   tcase_add_test(tcase, plain_gate_is_a_derivative);
+  tcase_add_loop_test(tcase, pairs, 0, n_backends());
   tcase_add_loop_test(tcase, terms, 0, n_backends());
   tcase_add_loop_test(tcase, readout, 0, n_backends());
   suite_add_tcase(suite, tcase);

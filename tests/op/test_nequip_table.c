@@ -23,8 +23,18 @@ static const mlff_nequip_basis bases[] = {
     {.n = 8, .cutoff = 5.0, .prefactor = 2 / 5.0, .onset = 4.5},
     {.n = 6, .cutoff = 4.2, .prefactor = 2 / 4.2, .onset = 3.4},
     {.n = 6, .cutoff = 4.0, .prefactor = 2 / 4.0, .onset = 0.0},
+    {.n = 8,
+     .cutoff = 4.0,
+     .prefactor = 0.7,
+     .power = 5,
+     .transform = MLFF_NEQUIP_AGNESI,
+     .a = 1.08,
+     .p = 4.6,
+     .q = 0.92},
+    {.n = 8, .cutoff = 4.0, .prefactor = 1, .power = 6, .coefficient = -1.1, .transform = MLFF_NEQUIP_SOFT, .a = 4.0},
 };
 enum { N_BASES = sizeof bases / sizeof *bases };
+static const double r0 = 2.1; /* of a pair, which only transforms read */
 
 START_TEST(cutoff_functions)
 {
@@ -56,25 +66,49 @@ START_TEST(cutoff_functions)
 }
 END_TEST
 
+/* At r -> 0 both transforms are finite, and so are the functions of them. */
+START_TEST(transforms)
+{
+  for (int b = 0; b < N_BASES; b++) {
+    const mlff_nequip_basis *basis = &bases[b];
+    const mlff_nequip_basis no_cutoff = {.n = 1, .prefactor = 1, .onset = 1e9, .cutoff = 2e9, .coefficient = -1e-3};
+    mlff_nequip_basis only = no_cutoff; /* exp(-(t - 5)^2/1000) tells t */
+    only.transform = basis->transform;
+    only.a = basis->a;
+    only.p = basis->p;
+    only.q = basis->q;
+    double slope, at_zero = mlff_nequip_argument(basis, r0, 0, &slope);
+    ck_assert(isfinite(at_zero) && isfinite(slope));
+    for (double r = 0.05; r < 6; r += 0.01) {
+      const double t = mlff_nequip_argument(basis, r0, r, &slope);
+      const double complex plain = plain_radial(&only, r0, 5, r + 1e-40 * I);
+      const double value = exp(-1e-3 * (t - 5) * (t - 5));
+      near_one(value, creal(plain), 1e-14);
+      near_one(-2e-3 * (t - 5) * value * slope, cimag(plain) / 1e-40, 1e-13);
+    }
+  }
+}
+END_TEST
+
 /* At r -> 0 the slope is a difference of almost equal numbers: eps k/r. */
 START_TEST(bessel_functions)
 {
   test_rng rng = {7};
-  for (int b = 0; b < N_BASES; b++) {
+  for (int b = 0; b < N_BASES && !bases[b].transform; b++) {
     const mlff_nequip_basis *basis = &bases[b];
     const double pi = acos(-1.0);
     for (int q = 0; q < 300; q++) {
       const double r = q < 12 ? 3 * pow(10.0, -q) : test_uniform(&rng, 0, basis->cutoff);
       const double k = q % 10 == 9 ? 2.9e-4 : (1 + q % 8) * pi / basis->cutoff;
       double df, slope, f = mlff_nequip_cutoff(basis, r, &df);
-      const double value = mlff_nequip_function(basis, k, r, f, df, &slope);
+      const double value = mlff_nequip_function(basis, k, r, 1, f, df, &slope);
       /* N8: 2/r_c, not its root */
       const double plain = 2 / basis->cutoff * sin(k * r) / r * creal(plain_cutoff(basis, r));
       near_one(value, plain, 1e-13 * (1 + k));
-      near_one(slope, cimag(plain_radial(basis, k, r + 1e-40 * I)) / 1e-40, 1e-13 * (1 + k * k) + 1e-15 * k / r);
+      near_one(slope, cimag(plain_radial(basis, 0, k, r + 1e-40 * I)) / 1e-40, 1e-13 * (1 + k * k) + 1e-15 * k / r);
     }
     double df, slope, f = mlff_nequip_cutoff(basis, 0, &df);
-    near_one(mlff_nequip_function(basis, 3.0, 0, f, df, &slope), 3.0 * basis->prefactor, 1e-15);
+    near_one(mlff_nequip_function(basis, 3.0, 0, 1, f, df, &slope), 3.0 * basis->prefactor, 1e-15);
     near_one(slope, 0, 1e-15);
   }
 }
@@ -116,11 +150,12 @@ static void table_errors(const table_case *c, const mlff_painn_basis *table, dou
                                .n_hidden = 2,
                                .width = {8, LAST},
                                .weight = {c->weight[0], c->weight[1]},
-                               .gain = in->gain};
+                               .gain = in->gain,
+                               .r0 = r0};
   const int n_rows = n_rows_of(table);
   double *units = calloc((size_t) n_rows * LAST, sizeof *units), value[LAST], slope[LAST];
   double *rows = calloc((size_t) n_rows * N_WEIGHTS, sizeof *rows);
-  nequip_unit_rows(in, table, units);
+  nequip_unit_rows(in, r0, table, units);
   for (int q = 0; q < n_rows * N_WEIGHTS; q++)
     for (int t = 0; t < LAST; t++)
       rows[q] += units[q / N_WEIGHTS * LAST + t] * c->matrix[t * N_WEIGHTS + q % N_WEIGHTS];
@@ -203,7 +238,7 @@ START_TEST(tables_are_as_fine_as_floats)
     mlff_painn_basis table;
     double error[2], value[LAST], slope[LAST], off = 0, most = 0;
     for (int q = 0; q < 64; q++) c->weight[0][q] *= 1 + k / N_BASES; /* steeper */
-    const int n = nequip_table_intervals(&c->network);
+    const int n = nequip_table_intervals(&c->network, r0);
     nequip_choose_table(basis, n, &table);
     for (int unit = 0; unit < LAST; unit++) {
       memset(c->matrix, 0, sizeof c->matrix);
@@ -212,7 +247,7 @@ START_TEST(tables_are_as_fine_as_floats)
       off = fmax(off, error[1]);
     }
     for (double r = 0.9; r < basis->cutoff; r += 1e-3) {
-      mlff_nequip_hidden(&c->network, r, value, slope);
+      mlff_nequip_hidden(&c->network, r0, r, value, slope);
       for (int unit = 0; unit < LAST; unit++) most = fmax(most, fabs(value[unit]));
     }
     const double rounding = 1.2e-7 * most * n / basis->cutoff;
@@ -245,9 +280,9 @@ START_TEST(sizes_of_tables)
   ck_assert_int_eq(table.split, 0);
   table_case *c = make_case(&basis);
   for (int q = 0; q < 64; q++) c->weight[0][q] *= 1e6; /* steps */
-  ck_assert_int_eq(nequip_table_intervals(&c->network), 4096);
+  ck_assert_int_eq(nequip_table_intervals(&c->network, r0), 4096);
   memset(c->weight[0], 0, sizeof c->weight[0]);
-  ck_assert_int_eq(nequip_table_intervals(&c->network), 64);
+  ck_assert_int_eq(nequip_table_intervals(&c->network, r0), 64);
   free(c);
 }
 END_TEST
@@ -258,6 +293,7 @@ static Suite *nequip_suite(void)
   TCase *tcase = tcase_create("all");
   tcase_set_timeout(tcase, 300);
   tcase_add_test(tcase, cutoff_functions);
+  tcase_add_test(tcase, transforms);
   tcase_add_test(tcase, bessel_functions);
   tcase_add_test(tcase, tables_converge);
   tcase_add_test(tcase, a_knot_is_at_the_kink);

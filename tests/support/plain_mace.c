@@ -17,8 +17,11 @@ typedef struct plain_mace_net {
   const test_atoms *atoms;
   int n, n_elements, n_layers, n_orders, lmax, n_channels, n_readout, n_in; /* n_in: orders that come into a layer */
   const double *degree, *avg, *products;
-  const char *const *skip;
+  const char *const *skip, *const *divisor;
   plain_network network;
+  const double *radius; /* [n_elements] with a transform */
+  double *density;      /* [n] of the layer: the sum over neighbors */
+  int is_tanh;
   double gain, scale;
   double *x, *y, *z; /* [n][n_channels][COMPONENTS] */
 } plain_mace_net;
@@ -125,8 +128,24 @@ static double *read_network(plain_mace_net *net, int t, int n_weights)
   return w;
 }
 
+/* M8: half of the sum for Agnesi. */
+static double pair_radius(const plain_mace_net *net, int i, int j)
+{
+  const double sum = net->radius[net->atoms->species[i]] + net->radius[net->atoms->species[j]];
+  return net->network.basis.transform == MLFF_NEQUIP_AGNESI ? sum / 2 : sum;
+}
+
+static double plain_density(const plain_mace_net *net, const double *w, double r)
+{
+  const mlff_nequip_basis *basis = &net->network.basis;
+  double v = 0;
+  for (int c = 0; c < basis->n; c++)
+    v += w[c] * creal(plain_radial(basis, net->network.r0, net->network.frequency[c], r)) / sqrt(basis->n);
+  return tanh(v * v);
+}
+
 static void add_edge(plain_mace_net *net, const plain_mace_path *paths, int n_paths, double *const *maps,
-                     const int *n_rows, const double *last, int i, int64_t e)
+                     const int *n_rows, const double *last, const double *density, int i, int64_t e)
 {
   const mlff_graph *g = net->graph;
   const int32_t j = g->nbr[e];
@@ -137,7 +156,9 @@ static void add_edge(plain_mace_net *net, const plain_mace_path *paths, int n_pa
   if (r >= net->network.basis.cutoff) return;
   for (int d = 0; d < 3; d++) u[d] /= r;
   plain_harmonics(u, harmonic);
+  if (net->radius) net->network.r0 = pair_radius(net, i, g->node[j]);
   plain_hidden(&net->network, r, hidden, NULL);
+  if (density) net->density[i] += plain_density(net, density, r);
   for (int c = 0; c < n_paths * net->n_channels; c++) {
     w[c] = 0;
     for (int h = 0; h < width; h++) w[c] += last[c * width + h] * hidden[h];
@@ -153,13 +174,19 @@ static void messages(plain_mace_net *net, int t)
   int n_rows[4];
   double *maps[4] = {NULL};
   const int n_paths = list_paths(net, paths, n_rows);
-  double *last = read_network(net, t, n_paths * net->n_channels);
+  double *last = read_network(net, t, n_paths * net->n_channels), *density = NULL;
+  if (!strcmp(net->divisor[t], "density"))
+    density = tensor(net, 2, (int64_t[]){1, net->network.basis.n}, "layers.%d.density", t);
+  net->density = calloc((size_t) net->n, sizeof *net->density);
   for (int l = 0; l <= net->lmax; l++)
     maps[l] = tensor(net, 2, (int64_t[]){net->n_channels, n_rows[l]}, "layers.%d.linear.l%d", t, l);
   for (int i = 0; i < net->n; i++)
     for (int64_t e = net->graph->row[i]; e < net->graph->row[i + 1]; e++)
-      add_edge(net, paths, n_paths, maps, n_rows, last, i, e);
-  for (int q = 0; q < net->n * net->n_channels * COMPONENTS; q++) net->z[q] /= net->avg[t]; /* M2 */
+      add_edge(net, paths, n_paths, maps, n_rows, last, density, i, e);
+  for (int q = 0; q < net->n * net->n_channels * COMPONENTS; q++)
+    net->z[q] /= density ? 1 + net->density[q / (net->n_channels * COMPONENTS)] : net->avg[t]; /* M2 */
+  free(net->density);
+  free(density);
   for (int l = 0; l <= net->lmax; l++) free(maps[l]);
   free(last);
   for (int k = 0; k < net->network.n_hidden; k++) free((double *) net->network.weight[k]);
@@ -198,7 +225,8 @@ static void read_out(const plain_mace_net *net, int t, const double *x, double *
     for (int h = 0; h < n_out; h++) {
       double v = 0;
       for (int c = 0; c < n; c++) v += w[h * n + c] * x[(i * n + c) * COMPONENTS] / sqrt(n);
-      energy[i] += net->scale * (n_hidden ? last[h] * net->gain * v / (1 + exp(-v)) / sqrt(n_hidden) : v);
+      const double act = net->gain * (net->is_tanh ? tanh(v) : v / (1 + exp(-v)));
+      energy[i] += net->scale * (n_hidden ? last[h] * act / sqrt(n_hidden) : v);
     }
   free(w);
   free(last);
@@ -228,6 +256,36 @@ static void layer(plain_mace_net *net, int t, double *energy)
 
 /* ---- the network ------------------------------------------------------------------------------------------------- */
 
+static void read_radial(plain_mace_net *net, const mlff_yaml *block)
+{
+  mlff_nequip_basis *basis = &net->network.basis;
+  mlff_error error = {.code = MLFF_OK};
+  const mlff_yaml *part = NULL;
+  const char *kind = NULL, *transform = NULL, *activation = NULL;
+  test_ok(mlff_yaml_map(net->file, block, "radial_basis", &part, &error), error);
+  test_ok(mlff_yaml_int(net->file, part, "n", 1, 128, &basis->n, &error), error);
+  test_ok(mlff_yaml_string(net->file, part, "kind", &kind, &error), error);
+  basis->prefactor = sqrt(2 / basis->cutoff); /* M9 */
+  if (!strcmp(kind, "gaussian")) {
+    test_ok(mlff_yaml_double(net->file, part, "coefficient", -99, 0, &basis->coefficient, &error), error);
+    basis->prefactor = 1;
+  }
+  net->network.frequency =
+      tensor(net, 1, (int64_t[]){basis->n}, basis->coefficient < 0 ? "radial_centers" : "radial_frequencies");
+  test_ok(mlff_yaml_string(net->file, block, "activation", &activation, &error), error);
+  net->is_tanh = !strcmp(activation, "tanh");
+  test_ok(mlff_yaml_map(net->file, block, "distance_transform", &part, &error), error);
+  test_ok(mlff_yaml_string(net->file, part, "kind", &transform, &error), error);
+  if (!strcmp(transform, "none")) return;
+  test_ok(mlff_yaml_double(net->file, part, "a", 0, 99, &basis->a, &error), error);
+  basis->transform = MLFF_NEQUIP_SOFT;
+  net->radius = tensor(net, 1, (int64_t[]){net->n_elements}, "covalent_radii");
+  if (strcmp(transform, "agnesi") != 0) return;
+  basis->transform = MLFF_NEQUIP_AGNESI;
+  test_ok(mlff_yaml_double(net->file, part, "p", 0, 99, &basis->p, &error), error);
+  test_ok(mlff_yaml_double(net->file, part, "q", 0, 99, &basis->q, &error), error);
+}
+
 static void read_block(plain_mace_net *net)
 {
   const mlff_yaml *block = NULL, *part = NULL;
@@ -245,7 +303,7 @@ static void read_block(plain_mace_net *net)
   test_ok(mlff_yaml_strings(net->file, block, "skip", &net->skip, &n, &error), error);
   test_ok(mlff_yaml_doubles(net->file, block, "products", -1, &net->products, &n, &error), error);
   test_ok(mlff_yaml_doubles(net->file, block, "avg_num_neighbors", -1, &net->avg, &n, &error), error);
-  test_ok(mlff_yaml_int(net->file, block, "n_basis", 1, 128, &basis->n, &error), error);
+  test_ok(mlff_yaml_strings(net->file, block, "divisor", &net->divisor, &n, &error), error);
   test_ok(mlff_yaml_int(net->file, block, "n_readout", 0, 64, &net->n_readout, &error), error);
   test_ok(mlff_yaml_double(net->file, block, "activation_norm", 0, 9, &norm, &error), error);
   net->gain = 1 / norm;
@@ -256,7 +314,7 @@ static void read_block(plain_mace_net *net)
   test_ok(mlff_yaml_double(net->file, part, "activation_norm", 0, 9, &norm, &error), error);
   for (int k = 0; k < net->network.n_hidden; k++) net->network.width[k] = (int) hidden[k];
   net->network.gain = 1 / norm;
-  basis->prefactor = sqrt(2 / basis->cutoff); /* M9 */
+  read_radial(net, block);
 }
 
 void plain_mace(const test_model *model, const test_atoms *atoms, double *energy)
@@ -272,10 +330,8 @@ void plain_mace(const test_model *model, const test_atoms *atoms, double *energy
   mlff_system *system = test_system(atoms, head->cutoff);
   net.graph = mlff_system_graph(system);
   read_block(&net);
-  double *frequency = tensor(&net, 1, (int64_t[]){net.network.basis.n}, "radial_frequencies");
   double *scale = tensor(&net, 1, (int64_t[]){1}, "energy_scale");
   double *w = tensor(&net, 2, (int64_t[]){net.n_channels, net.n_elements}, "embedding");
-  net.network.frequency = frequency;
   net.scale = scale[0];
   net.x = features(&net);
   for (int i = 0; i < net.n; i++) {
@@ -286,7 +342,8 @@ void plain_mace(const test_model *model, const test_atoms *atoms, double *energy
   }
   for (int t = 0; t < net.n_layers; t++) layer(&net, t, energy);
   free(net.x);
-  free(frequency);
+  free((double *) net.network.frequency);
+  free((double *) net.radius);
   free(scale);
   free(w);
   mlff_system_free(system);

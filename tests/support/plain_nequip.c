@@ -72,9 +72,22 @@ double complex plain_cutoff(const mlff_nequip_basis *basis, double complex r)
   return (c * c - r * r) * (c * c - r * r) * (c * c + 2 * r * r - 3 * o * o) / pow(c * c - o * o, 3);
 }
 
-double complex plain_radial(const mlff_nequip_basis *basis, double frequency, double complex r)
+/* As mace-torch writes them, M8: the cutoff function takes the distance itself. */
+static double complex plain_argument(const mlff_nequip_basis *basis, double r0, double complex r)
 {
-  return basis->prefactor * csin(frequency * r) / r * plain_cutoff(basis, r);
+  const double a = basis->a, p = basis->p, q = basis->q, low = 0.75 * r0, high = 4 * r0 / 3;
+  if (basis->transform == MLFF_NEQUIP_AGNESI) return 1 / (1 + a * cpow(r / r0, q) / (1 + cpow(r / r0, q - p)));
+  if (basis->transform == MLFF_NEQUIP_SOFT)
+    return low + (r - low) * (0.5 + 0.5 * ctanh(a * (r - (low + high) / 2) / (high - low)));
+  return r;
+}
+
+double complex plain_radial(const mlff_nequip_basis *basis, double r0, double frequency, double complex r)
+{
+  const double complex t = plain_argument(basis, r0, r), f = plain_cutoff(basis, r);
+  if (basis->coefficient != 0)
+    return basis->prefactor * cexp(basis->coefficient * (t - frequency) * (t - frequency)) * f;
+  return basis->prefactor * csin(frequency * t) / t * f;
 }
 
 void plain_hidden(const plain_network *network, double r, double *value, double *slope)
@@ -82,12 +95,12 @@ void plain_hidden(const plain_network *network, double r, double *value, double 
   const double tiny = 1e-40;
   double complex in[128], out[128];
   int n = network->basis.n;
-  for (int k = 0; k < n; k++) in[k] = plain_radial(&network->basis, network->frequency[k], r + I * tiny);
+  for (int k = 0; k < n; k++) in[k] = plain_radial(&network->basis, network->r0, network->frequency[k], r + I * tiny);
   for (int k = 0; k < network->n_hidden; k++) {
     for (int o = 0; o < network->width[k]; o++) {
       double complex h = 0;
       for (int c = 0; c < n; c++) h += network->weight[k][o * n + c] * in[c];
-      out[o] = network->gain * h / (1 + cexp(-h));
+      out[o] = network->is_density ? ctanh(h * h) : network->gain * h / (1 + cexp(-h));
     }
     n = network->width[k];
     memcpy(in, out, (size_t) n * sizeof *in);

@@ -20,15 +20,18 @@ void plain_coefficients(int l1, int l2, int l3, double c[7][7][7]);
 /* Cutoff function and radial functions as the papers write them, of complex distances: the imaginary part of f(r + ih)
  * over a tiny h is the slope, to rounding. */
 double complex plain_cutoff(const mlff_nequip_basis *basis, double complex r);
-double complex plain_radial(const mlff_nequip_basis *basis, double frequency, double complex r);
+/* r0: radius of the pair, for a transform. */
+double complex plain_radial(const mlff_nequip_basis *basis, double r0, double frequency, double complex r);
 
-/* The radial network but its last matrix: matrices [width[k]][inputs], act = silu times gain. */
+/* The radial network but its last matrix: matrices [width[k]][inputs], act = silu times gain, or with is_density
+ * tanh of the square. */
 typedef struct plain_network {
   mlff_nequip_basis basis;
   const double *frequency;
   int n_hidden, width[4];
   const double *weight[4];
-  double gain;
+  double gain, r0;
+  int is_density;
 } plain_network;
 
 /* Units of the last hidden layer at r, and their slopes when `slope` is not NULL. */

@@ -15,11 +15,14 @@ def block(n_layers, lmax, n_channels, n_basis, hidden, avg_num_neighbors, n_read
         "degree": [2] * n_layers,
         "skip": ["messages"] + ["features"] * (n_layers - 1),
         "products": [1, 1, (lmax + 1) ** 2, lmax + 1] * n_layers,
+        "divisor": ["average"] * n_layers,
         "avg_num_neighbors": [avg_num_neighbors] * n_layers,
-        "n_basis": n_basis,
+        "radial_basis": {"kind": "bessel", "n": n_basis},
+        "distance_transform": {"kind": "none"},
         "cutoff_function": {"kind": "polynomial", "p": 5.0},
         "radial_network": {"hidden": hidden, "activation_norm": 0.595529907587252, "fan_in": "sqrt"},
         "n_readout": n_readout,
+        "activation": "silu",
         "activation_norm": 0.595529907587252,
     }
 
@@ -31,7 +34,7 @@ def tensors(head, seed):
     for name, shape in modelfile.mace_shapes(head).items():
         found[name] = rng.standard_normal(shape)
         if name == "radial_frequencies":
-            found[name] = np.pi / head["cutoff"] * (np.arange(p["n_basis"]) + 1) + 0.05 * found[name]
+            found[name] = np.pi / head["cutoff"] * (np.arange(p["radial_basis"]["n"]) + 1) + 0.05 * found[name]
         elif name.endswith("degree_1.rows"):
             found[name] = np.array([[0.0, 0.0, 0.0, 1.0]])
         elif name.endswith("degree_2.rows"):

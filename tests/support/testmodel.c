@@ -285,11 +285,12 @@ static test_model make_nequip(int variant)
   return test_model_nequip(o);
 }
 
-/* One to three layers; variant 0 sees its neighbors only, simulated GPUs run variant 1. */
+/* One to three layers; variant 0 sees its neighbors only, variant 4 has the repulsion of MACE, simulated GPUs run
+ * variant 1. */
 static test_model make_mace(int variant)
 {
   test_model_options o = test_three_elements();
-  if (variant == 4) return repelling(make_mace(1));
+  if (variant == 5) return repelling(make_mace(1));
   o.n_interactions = variant == 0 ? 1 : variant == 1 ? 2 : 3;
   o.n_features = 7;
   o.n_basis = 6;
@@ -299,7 +300,11 @@ static test_model make_mace(int variant)
   o.lmax = variant == 3 ? 3 : 2;
   o.n_orders = 1 + variant % 3;
   o.selects = variant % 2;
-  return test_model_mace(o);
+  o.transform = variant % 3;
+  o.densities = variant == 1 ? 3 : variant == 4 ? 5 : 0;
+  test_model model = test_model_mace(o);
+  if (variant == 4) test_model_repel_mace(&model);
+  return model;
 }
 
 /* One to three layers, both kinds of messages, all activations; simulated GPUs run variant 1. */
@@ -326,7 +331,7 @@ const test_arch test_archs[] = {
     {.name = "ani", .n_variants = TEST_N_ANI + 1, .make = make_ani, .step = 3e-6, .derivative = 1e-7},
     {.name = "orb", .n_variants = 3, .make = make_orb},
     {.name = "nequip", .n_variants = 6, .make = make_nequip, .step = 1e-4, .derivative = 1e-8, .small = 3},
-    {.name = "mace", .n_variants = 5, .make = make_mace, .step = 1e-4, .derivative = 1e-8, .small = 1},
+    {.name = "mace", .n_variants = 6, .make = make_mace, .step = 1e-4, .derivative = 1e-8, .small = 1},
     {.name = "tensornet", .n_variants = 6, .make = make_tensornet, .step = 1e-4, .derivative = 1e-8, .small = 1},
     {.name = NULL},
 };

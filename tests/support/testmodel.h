@@ -72,8 +72,10 @@ typedef struct test_model_options {
   int lmax;        /* of features and harmonics: 0 to 3                              */
   int is_sevennet; /* all that is not as in Nequix                                   */
   /* mace; n_features channels of each order, lmax of harmonics, n_readout < 0: linear, the others as nequip */
-  int n_orders; /* [1] of features                                                */
-  int selects;  /* layers 0, 2, ... have matrices of the element on messages      */
+  int n_orders;  /* [1] of features                                                */
+  int selects;   /* layers 0, 2, ... have matrices of the element on messages      */
+  int densities; /* bit t: messages of layer t are divided by a density            */
+  int transform; /* of distances: 1 Agnesi; 2 Soft, Gaussian functions, tanh       */
   /* tensornet; basis gaussian, otherwise smooth Bessel functions; n_features, n_interactions, n_basis as painn */
   const char *activation;  /* [silu]; tanh, sigmoid, softplus                               */
   int is_so3, from_center; /* not invariant under inversion; strictly local                */
@@ -88,6 +90,8 @@ test_model test_model_orb(test_model_options options);
 test_model test_model_nequip(test_model_options options);
 test_model test_model_mace(test_model_options options);
 test_model test_model_tensornet(test_model_options options);
+/* Adds a `repulsion` of kind mace for H, C and O. */
+void test_model_repel_mace(test_model *model);
 /* A smaller one, which is fast on the simulated GPU too; atoms of water have more neighbors in its cutoff than it
  * keeps. */
 test_model test_model_small_orb(test_model_options options);

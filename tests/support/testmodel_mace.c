@@ -86,6 +86,11 @@ static int has_selector(const test_model_options *o, int t)
   return o->selects && t % 2 == 0;
 }
 
+static int has_density(const test_model_options *o, int t)
+{
+  return o->densities >> t & 1;
+}
+
 static int degree_of(const test_model_options *o, int t)
 {
   return 1 + (t + (int) o->seed) % 3;
@@ -120,6 +125,8 @@ static void add_product(void *to, const test_model_options *o, int t, int l, con
 
 static void put_block(test_writer *w, const test_model_options *o, row_list *list)
 {
+  static const char *const transforms[] = {"kind: none", "kind: agnesi, a: 1.0805, p: 4.5791, q: 0.9183",
+                                           "kind: soft, a: 4.0"};
   test_put(w, "mace:\n  n_layers: %d\n  lmax: %d\n  n_orders: %d\n  n_channels: %d\n  degree: [", o->n_interactions,
            o->lmax, o->n_orders, o->n_features);
   for (int t = 0; t < o->n_interactions; t++) test_put(w, "%s%d", t ? ", " : "", degree_of(o, t));
@@ -128,11 +135,17 @@ static void put_block(test_writer *w, const test_model_options *o, row_list *lis
     test_put(w, "%s%s", t ? ", " : "", has_selector(o, t) ? "messages" : "features");
   test_put(w, "]\n  products: [");
   for_products(o, list, put_shape, w);
+  test_put(w, "]\n  divisor: [");
+  for (int t = 0; t < o->n_interactions; t++)
+    test_put(w, "%s%s", t ? ", " : "", has_density(o, t) ? "density" : "average");
   test_put(w, "]\n  ");
   test_put_numbers(w, "avg_num_neighbors", o->n_interactions, 12.0, 0.5);
-  test_put(w, "\n  n_basis: %d\n  cutoff_function: {kind: polynomial, p: 5.0}\n", o->n_basis);
+  test_put(w, "\n  radial_basis: {kind: %s, n: %d%s}\n  cutoff_function: {kind: polynomial, p: 5.0}\n",
+           o->transform == 2 ? "gaussian" : "bessel", o->n_basis, o->transform == 2 ? ", coefficient: -1.2" : "");
+  test_put(w, "  distance_transform: {%s}\n", transforms[o->transform]);
   test_put(w, "  radial_network: {hidden: [%d, %d], activation_norm: 0.5955, fan_in: sqrt}\n", o->width, o->width + 1);
-  test_put(w, "  n_readout: %d\n  activation_norm: 0.5955\n", o->n_readout);
+  test_put(w, "  n_readout: %d\n  activation: %s\n  activation_norm: 0.5955\n", o->n_readout,
+           o->transform == 2 ? "tanh" : "silu");
 }
 
 static void add_maps(test_weights *t, const test_model_options *o, int n_orders, int n_in, const char *name, int layer)
@@ -156,10 +169,12 @@ static void add_messages(test_weights *t, const test_model_options *o, int layer
     const int64_t shape[2] = {widths[k + 1], widths[k]};
     test_weights_add(t, k ? 1.2 : 3.0, NULL, 2, shape, "layers.%d.radial_mlp.%d", layer, k);
   }
+  const int64_t density[2] = {1, o->n_basis};
+  if (has_density(o, layer)) test_weights_add(t, 2.0, NULL, 2, density, "layers.%d.density", layer);
   add_maps(t, o, n_in, o->n_features, "linear_up", layer);
   for (int l = 0; l <= o->lmax; l++) {
     const int64_t shape[2] = {o->n_features, n_paths[l] * o->n_features};
-    test_weights_add(t, 1.0, NULL, 2, shape, "layers.%d.linear.l%d", layer, l);
+    test_weights_add(t, has_density(o, layer) ? 0.07 : 1.0, NULL, 2, shape, "layers.%d.linear.l%d", layer, l);
   }
 }
 
@@ -191,8 +206,12 @@ test_model test_model_mace(test_model_options options)
   put_block(&w, &o, list);
   test_put_tail(&w, &o);
   const int64_t embedding[2] = {o.n_features, o.n_elements}, n = o.n_basis, one = 1;
-  double *k = test_weights_add(&t, 0.05, NULL, 1, &n, "radial_frequencies");
-  for (int b = 0; b < n; b++) k[b] += 3.141592653589793 * (b + 1) / o.cutoff;
+  const int is_gaussian = o.transform == 2;
+  double *k = test_weights_add(&t, 0.05, NULL, 1, &n, is_gaussian ? "radial_centers" : "radial_frequencies");
+  for (int b = 0; b < n; b++) k[b] += is_gaussian ? o.cutoff * b / o.n_basis : 3.141592653589793 * (b + 1) / o.cutoff;
+  const int64_t n_elements = o.n_elements;
+  double *radius = o.transform ? test_weights_add(&t, 0.05, NULL, 1, &n_elements, "covalent_radii") : NULL;
+  for (int s = 0; radius && s < o.n_elements; s++) radius[s] += 0.5 + 0.2 * s;
   test_weights_add(&t, sqrt(o.n_elements), NULL, 2, embedding, "embedding");
   for (int layer = 0; layer < o.n_interactions; layer++) add_layer(&t, &o, layer);
   for_products(&o, list, add_product, &t);

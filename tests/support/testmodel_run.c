@@ -42,6 +42,13 @@ void test_model_repel(test_model *model, const char *cutoffs)
   test_model_edit(model, "\nprovenance:", block);
 }
 
+void test_model_repel_mace(test_model *model)
+{
+  test_model_edit(model, "\nprovenance:",
+                  "\nrepulsion: {kind: mace, p: 5.0, exponent: 0.3, prefactor: 0.4543, scale: 0.1, "
+                  "radii: {H: 0.6, C: 0.7, O: 0.8}}\nprovenance:");
+}
+
 void test_model_set_weights(test_model *model, const void *weights, size_t size)
 {
   char hex[65];
@@ -56,11 +63,11 @@ void test_model_set_weights(test_model *model, const void *weights, size_t size)
   memcpy(at + strlen("sha256: "), hex, 64);
 }
 
-/* Tables of indices are not weights. */
+/* Tables of indices and radii are not weights. */
 static int is_table(const char *name)
 {
   const char *end = strrchr(name, '.');
-  return end && !strcmp(end, ".rows");
+  return !strcmp(name, "covalent_radii") || (end && !strcmp(end, ".rows"));
 }
 
 void test_model_scale_weights(test_model *model, double scale)

@@ -1,12 +1,11 @@
 """The `mace` part of mlff_tools.convert: MACE networks from a description with safetensors weights.
 
-Weights keep their bits; no factor is folded in. Blocks with a density, distance transforms, a repulsion of pairs or
-other activations than silu are refused by name.
+Weights keep their bits; no factor is folded in. Non-linear blocks and cutoff functions of weights are refused by name.
 """
 
 import numpy as np
 
-from ..model import modelfile
+from ..model import modelfile, repulsion
 from ..model.modelfile import ModelError
 from . import mace_file
 from .mace_file import CITATION
@@ -16,11 +15,8 @@ MIN_DISTANCE = 0.6  # A: nearer than any bond
 SKIPS = {"message": "messages", "species": "features"}
 # What a description may say; other values are refused.
 EXPECTED = {
-    "radial_basis.kind": "bessel",
     "cutoff_function.kind": "polynomial",
     "cutoff_applied_to": "basis",
-    "distance_transform.kind": "none",
-    "pair_repulsion": None,
     "radial_mlp.kind": "scaled",
     "radial_mlp.activation": "silu",
     "spherical_harmonics.normalization": "component",
@@ -38,7 +34,6 @@ def _check(source, where):
     require_all(source, EXPECTED, where)
     for t, layer in enumerate(source["layer"]):
         require(where, f"layer {t}: kind", layer["kind"], "plain")
-        require(where, f"layer {t}: density", layer["density"], False)
         require(where, f"layer {t}: agnostic_product", layer["agnostic_product"], False)
         if layer["skip"] not in SKIPS:
             raise ModelError(f"{where}: layer {t}: skip is {layer['skip']!r}, which is not supported")
@@ -46,7 +41,8 @@ def _check(source, where):
         last = readout["layer"] == len(source["layer"]) - 1
         if readout["kind"] != "linear":
             require(where, f"readout {readout['layer']}", readout["kind"], "mlp" if last else "linear")
-            require(where, f"readout {readout['layer']}: activation", readout["activation"], "silu")
+            if readout["activation"] not in ("silu", "tanh"):
+                raise ModelError(f"{where}: readout: activation is {readout['activation']!r}: use silu or tanh")
     require(where, "layers with a readout", [r["layer"] for r in source["readout"]], list(range(len(source["layer"]))))
 
 
@@ -80,6 +76,43 @@ def _products(source, tensors, out):
     return numbers
 
 
+def _radial_basis(source):
+    basis = source["radial_basis"]
+    if basis["kind"] not in ("bessel", "gaussian"):
+        raise ModelError(f"radial_basis.kind is {basis['kind']!r}, which is not supported")
+    found = {"kind": basis["kind"], "n": basis["n"]}
+    return {**found, "coefficient": float(basis["coefficient"])} if basis["kind"] == "gaussian" else found
+
+
+def _transform(source):
+    transform = source["distance_transform"]
+    if transform["kind"] == "agnesi":
+        return {"kind": "agnesi", **{key: float(transform[key]) for key in "apq"}}
+    if transform["kind"] == "soft":
+        return {"kind": "soft", "a": float(transform["alpha"])}
+    if transform["kind"] != "none":
+        raise ModelError(f"distance_transform.kind is {transform['kind']!r}, which is not supported")
+    return {"kind": "none"}
+
+
+def _repulsion(source, elements, scale, where):
+    """Block `repulsion`, or nothing."""
+    zbl = source.get("pair_repulsion")
+    if zbl is None:
+        return {}
+    require(where, "pair_repulsion.kind", zbl["kind"], "zbl")
+    require(where, "pair_repulsion.c", zbl["c"], [c for c, _ in repulsion.MACE_TERMS])
+    block = {
+        "kind": "mace",
+        "p": float(zbl["p"]),
+        "exponent": float(zbl["a_exp"]),
+        "prefactor": float(zbl["a_prefactor"]),
+        "scale": float(scale) if source["pair_repulsion_scaled"] else 1.0,
+        "radii": {e: float(radius) for e, radius in zip(elements, source["covalent_radii"])},
+    }
+    return {"repulsion": block}
+
+
 def _degree(layer):
     return max(max(degrees, default=1) for degrees in layer["product"].values())
 
@@ -98,8 +131,10 @@ def _block(source, tensors, out):
         "degree": [_degree(layer) for layer in layers],
         "skip": [SKIPS[layer["skip"]] for layer in layers],
         "products": _products(source, tensors, out),
-        "avg_num_neighbors": [float(layer["avg_num_neighbors"]) for layer in layers],
-        "n_basis": source["radial_basis"]["n"],
+        "divisor": ["density" if layer["density"] else "average" for layer in layers],
+        "avg_num_neighbors": [float(layer["avg_num_neighbors"] or 1.0) for layer in layers],
+        "radial_basis": _radial_basis(source),
+        "distance_transform": _transform(source),
         "cutoff_function": {"kind": "polynomial", "p": float(source["cutoff_function"]["p"])},
         "radial_network": {
             "hidden": source["radial_mlp"]["layers"][1:],
@@ -107,6 +142,7 @@ def _block(source, tensors, out):
             "fan_in": "sqrt",
         },
         "n_readout": readout.get("width", 0),
+        "activation": readout.get("activation", "silu"),
         "activation_norm": float(readout.get("act_norm", 1.0)),
     }
 
@@ -135,6 +171,12 @@ def described_model(source, tensors, head_name, where):
         offsets = tensors["atomic_energies"][head].astype(np.float64) + float(tensors["shift"][head])
         elements = symbols_of(source["atomic_numbers"], where)
         made = head_of(elements, source["cutoff"], {e: float(x) for e, x in zip(elements, offsets)}, block, "mace")
+        made.update(_repulsion(source, elements, out["energy_scale"][0], where))
+        if block["distance_transform"]["kind"] != "none":
+            out["covalent_radii"] = np.array(source["covalent_radii"], dtype=np.float64)
+        for t, layer in enumerate(source["layer"]):
+            if layer["density"]:
+                out[f"layers.{t}.density"] = tensors[f"layers.{t}.density.0"]
         for name in modelfile.mace_shapes(made):
             if name not in out:
                 out[name] = tensors[name]

@@ -39,6 +39,9 @@ class MACE:
             "mace-torch",
             {
                 "radial_network.fan_in": (p["radial_network"]["fan_in"], "sqrt"),
+                "radial_basis.kind": (p["radial_basis"]["kind"], "bessel"),
+                "distance_transform.kind": (p["distance_transform"]["kind"], "none"),
+                "divisor": (set(p["divisor"]), {"average"}),
                 "number of blocks after the first layer": (len(set(p["skip"][1:])), min(1, p["n_layers"] - 1)),
                 "number of avg_num_neighbors": (len(set(p["avg_num_neighbors"])), 1),
                 "hidden units in the readout of its last layer": (p["n_readout"] > 0, p["n_layers"] > 1),
@@ -53,7 +56,7 @@ class MACE:
             atomic_inter_scale=float(tensors["energy_scale"][0]),
             atomic_inter_shift=0.0,
             r_max=head["cutoff"],
-            num_bessel=p["n_basis"],
+            num_bessel=p["radial_basis"]["n"],
             num_polynomial_cutoff=int(p["cutoff_function"]["p"]),
             max_ell=p["lmax"],
             interaction_cls=kinds[p["skip"][-1]],

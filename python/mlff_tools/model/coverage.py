@@ -77,7 +77,8 @@ def _dimers(model):
     trained = [e for e in head["elements"] if e in head["domain"]["elements"]]
     nearest = 1.02 * head["domain"]["min_distance"]
     wanted = [(a, b, _network_distances(head, a, b), False) for a, b in _pairs(trained)]
-    for (a, b), reach in sorted(repulsion_cutoffs(head).items()):
+    listed = head.get("repulsion", {}).get("kind") == "zbl"  # the others are a part of the network, at the same pairs
+    for (a, b), reach in sorted(repulsion_cutoffs(head).items()) if listed else ():
         inside = [max(share * reach, nearest) for share in INSIDE]
         wanted.append((a, b, [r for r in inside if r < reach], True))
     rounding = _Rounding(model)

@@ -246,11 +246,16 @@ def mace_shapes(head):
     """Name -> shape of every tensor of a `mace` model."""
     p, n_elements = head["mace"], len(head["elements"])
     c, last, products = p["n_channels"], p["n_layers"] - 1, iter(p["products"])
-    shapes = {"energy_scale": (1,), "embedding": (c, n_elements), "radial_frequencies": (p["n_basis"],)}
+    n_basis, functions = p["radial_basis"]["n"], {"bessel": "radial_frequencies", "gaussian": "radial_centers"}
+    shapes = {"energy_scale": (1,), "embedding": (c, n_elements), functions[p["radial_basis"]["kind"]]: (n_basis,)}
+    if p["distance_transform"]["kind"] != "none":
+        shapes["covalent_radii"] = (n_elements,)
     for t in range(p["n_layers"]):
         name, inputs = f"layers.{t}.", dict.fromkeys(range(p["n_orders"] if t else 1), c)
         paths, n_weights = nequip_paths(inputs, range(p["lmax"] + 1), p["lmax"], True)
-        widths = [p["n_basis"], *p["radial_network"]["hidden"], n_weights]
+        if p["divisor"][t] == "density":
+            shapes[f"{name}density"] = (1, n_basis)
+        widths = [n_basis, *p["radial_network"]["hidden"], n_weights]
         for k, (n_in, n_out) in enumerate(itertools.pairwise(widths)):
             shapes[f"{name}radial_mlp.{k}"] = (n_out, n_in)
         for l in inputs:
@@ -310,16 +315,29 @@ def tensornet_shapes(head):
     return shapes
 
 
+def _mace_cutoffs(block, elements):
+    """Sums of the radii of a `repulsion` of kind mace."""
+    expected = {"kind", "p", "exponent", "prefactor", "scale", "radii"}
+    if set(block) != expected:
+        raise ModelError(f"repulsion has the keys {sorted(block)}: kind mace has {sorted(expected)}")
+    radii = block["radii"]
+    if set(radii) != set(elements):
+        raise ModelError(f"repulsion.radii has {sorted(radii)}, elements are {elements}")
+    return {(a, b): float(radii[a] + radii[b]) for k, a in enumerate(elements) for b in elements[k:]}
+
+
 def repulsion_cutoffs(head):
     """The optional block `repulsion` as {(element, element): cutoff in A}, empty without it; ModelError when it is
     wrong."""
     block, elements, found = head.get("repulsion"), head["elements"], {}
     if block is None:
         return found
+    if isinstance(block, dict) and block.get("kind") == "mace":
+        return _mace_cutoffs(block, elements)
     if not isinstance(block, dict) or set(block) != {"kind", "cutoffs"} or not isinstance(block["cutoffs"], dict):
         raise ModelError(f"repulsion is {block!r}: must be {{kind: zbl, cutoffs: {{H-O: 0.85, ...}}}}")
     if block["kind"] != "zbl":
-        raise ModelError(f"repulsion.kind is '{block['kind']}': zbl is possible")
+        raise ModelError(f"repulsion.kind is '{block['kind']}': zbl and mace are possible")
     if not block["cutoffs"]:
         raise ModelError("repulsion.cutoffs has no pair: leave the block repulsion out")
     for name, cutoff in block["cutoffs"].items():

@@ -304,7 +304,7 @@ def atom_energies(model, structure):
     energies = CONSERVATIVE[head["architecture"]](head, tensors, species, *pairs)[0]
     energies = (energies + [head["energy_offsets"][e] for e in structure["elements"]]) * head["units"]["energy_in_eV"]
     if "repulsion" in head:
-        i, j, vectors = neighbours(positions, cell, repulsion.reach(head))
+        i, j, vectors = neighbours(positions, cell, min(repulsion.reach(head), head["cutoff"]))
         energies = energies + repulsion.evaluate(head, species, i, j, vectors)[0]
     return energies
 
@@ -324,7 +324,7 @@ def evaluate(model, structure):
     energy, forces, virial = (energy + offsets) * scale, forces * scale, virial * scale
     if "repulsion" not in head:
         return energy, forces, virial
-    i, j, vectors = neighbours(structure["positions"], structure["cell"], repulsion.reach(head))
+    i, j, vectors = neighbours(structure["positions"], structure["cell"], min(repulsion.reach(head), head["cutoff"]))
     energies, gradient = repulsion.evaluate(head, species, i, j, vectors)
     more_forces, more_virial = _forces_and_virial(len(species), i, j, vectors, gradient)
     return energy + energies.sum(), forces + more_forces, virial + more_virial

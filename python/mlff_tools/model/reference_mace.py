@@ -22,11 +22,34 @@ from .reference_nequip import (
 )
 
 
-def radial_basis(head, tensors, r):
-    """Radial functions times the cutoff function [E, n], and their derivatives."""
-    cutoff, r = head["cutoff"], r[:, None]
-    f, df = polynomial_cutoff(head["mace"]["cutoff_function"]["p"], cutoff, r)
-    return bessel(sqrt(2 / cutoff), tensors["radial_frequencies"], r, f, df)
+def transformed(transform, radii, r):
+    """What radial functions take instead of the distance r [E, 1], and its derivative. radii: R_i + R_j [E, 1]."""
+    if transform["kind"] == "none":
+        return r, np.ones_like(r)
+    if transform["kind"] == "soft":
+        low, high = 0.75 * radii, 4 / 3 * radii
+        scale = transform["a"] / (high - low)
+        step = np.tanh(scale * (r - 0.5 * (low + high)))
+        return low + 0.5 * (r - low) * (1 + step), 0.5 * (1 + step) + 0.5 * (r - low) * (1 - step**2) * scale
+    a, p, q = (transform[key] for key in "apq")
+    x = 2 * r / radii
+    n, m = x**q, 1 + x ** (q - p)
+    t = 1 / (1 + a * n / m)
+    slope = q * x ** (q - 1) / m - n * (q - p) * x ** (q - p - 1) / m**2
+    return t, -(t**2) * a * slope * 2 / radii
+
+
+def radial_basis(head, tensors, r, radii):
+    """Radial functions times the cutoff function [E, n], and their derivatives. radii: sums of covalent radii [E]."""
+    cutoff, r, p = head["cutoff"], r[:, None], head["mace"]
+    f, df = polynomial_cutoff(p["cutoff_function"]["p"], cutoff, r)
+    t, dt = transformed(p["distance_transform"], radii[:, None], r)
+    if p["radial_basis"]["kind"] == "gaussian":
+        x, c = t - tensors["radial_centers"], p["radial_basis"]["coefficient"]
+        b = np.exp(c * x * x)
+        return b * f, 2 * c * x * b * dt * f + b * df
+    b, db = bessel(sqrt(2 / cutoff), tensors["radial_frequencies"], t, np.ones_like(t), np.zeros_like(t))
+    return b * f, db * dt * f + b * df
 
 
 def _select(weight, species, x):
@@ -70,12 +93,16 @@ class _Layer:
     def __init__(self, head, tensors, t, species, edges):
         p = head["mace"]
         self.species, self.lmax, self.skip = species, p["lmax"], p["skip"][t]
+        self.activation = (np.tanh, lambda v: 1 - np.tanh(v) ** 2) if p["activation"] == "tanh" else (silu, dsilu)
         self.act_norm, self.is_last = p["activation_norm"], t == p["n_layers"] - 1
         self.radial = RadialNetwork(p["radial_network"], tensors, f"layers.{t}.radial_mlp")
         self.orders = range(1 if self.is_last else p["n_orders"])
         inputs = dict.fromkeys(range(p["n_orders"] if t else 1), p["n_channels"])
         paths, _ = nequip_paths(inputs, range(p["lmax"] + 1), p["lmax"], True)
-        self.messages = Messages(paths, p["avg_num_neighbors"][t], edges)
+        self.has_density, self.center = p["divisor"][t] == "density", edges[0]
+        self.messages = Messages(paths, 1.0 if self.has_density else p["avg_num_neighbors"][t], edges)
+        if self.has_density:
+            self.w_density = tensors[f"layers.{t}.density"][0] / sqrt(tensors[f"layers.{t}.density"].shape[1])
         self.w = {
             kind: {l: tensors[f"layers.{t}.{kind}.l{l}"] for l in range(4) if f"layers.{t}.{kind}.l{l}" in tensors}
             for kind in ("linear_up", "linear", "skip", "product.linear")
@@ -92,6 +119,11 @@ class _Layer:
         n_rows = {l: w.shape[1] for l, w in self.w["linear"].items()}
         sums = self.messages.forward(mixed, self.radial.forward(basis), n_rows)
         z = {l: linear(self.w["linear"][l], v) for l, v in sums.items()}
+        if self.has_density:
+            self.v = basis @ self.w_density
+            self.density = np.ones((len(self.species), 1, 1))
+            np.add.at(self.density[:, 0, 0], self.center, np.tanh(self.v**2))
+            z = {l: v / self.density for l, v in z.items()}
         if self.skip == "messages":
             z = {l: _select(self.w["skip"][l], self.species, v) for l, v in z.items()}
         self.a = np.concatenate([z[l] for l in range(self.lmax + 1)], 2)
@@ -105,12 +137,12 @@ class _Layer:
         self.hidden = linear(self.readout[0], x)
         if len(self.readout) == 1:
             return self.hidden[:, 0, 0]
-        return linear(self.readout[1], silu(self.hidden) / self.act_norm)[:, 0, 0]
+        return linear(self.readout[1], self.activation[0](self.hidden) / self.act_norm)[:, 0, 0]
 
     def _read_back(self, scale):
         g = np.full((len(self.species), 1, 1), scale)
         if len(self.readout) == 2:
-            g = linear_back(self.readout[1], g) * dsilu(self.hidden) / self.act_norm
+            g = linear_back(self.readout[1], g) * self.activation[1](self.hidden) / self.act_norm
         return linear_back(self.readout[0], g)
 
     def backward(self, gx, gy, scale):
@@ -126,11 +158,20 @@ class _Layer:
                 gz[l] = _select_back(w, self.species, gz[l])
             else:
                 gin[l] += _select_back(w, self.species, gx[l])
+        gbasis = self._density_back(ga, gz) if self.has_density else 0
         gsums = {l: linear_back(self.w["linear"][l], g) for l, g in gz.items()}
         gmixed, gweights = self.messages.backward(gsums, gy)
         for l, g in gmixed.items():
             gin[l] += linear_back(self.w["linear_up"][l], g)
-        return gin, self.radial.backward(gweights)
+        return gin, self.radial.backward(gweights) + gbasis
+
+    def _density_back(self, ga, gz):
+        """Divides gz by the density. ga: gradient of A, which is linear in what was divided."""
+        g = -(ga * self.a).sum((1, 2)) / self.density[:, 0, 0]
+        for l in gz:
+            gz[l] = gz[l] / self.density
+        slope = 2 * self.v * (1 - np.tanh(self.v**2) ** 2)
+        return (g[self.center] * slope)[:, None] * self.w_density
 
 
 def mace(head, tensors, species, i, j, vectors):
@@ -139,7 +180,8 @@ def mace(head, tensors, species, i, j, vectors):
     r = np.linalg.norm(vectors, axis=1)
     u = -vectors / r[:, None]
     y, dy = harmonics(u, p["lmax"])
-    basis, dbasis = radial_basis(head, tensors, r)
+    radii = tensors["covalent_radii"] if "covalent_radii" in tensors else np.ones(len(head["elements"]))
+    basis, dbasis = radial_basis(head, tensors, r, radii[species[i]] + radii[species[j]])
     layers = [_Layer(head, tensors, t, species, (i, j, y, len(species))) for t in range(p["n_layers"])]
     x, energy = {0: tensors["embedding"].T[species][:, :, None] / sqrt(len(head["elements"]))}, np.zeros(len(species))
     scale = float(tensors["energy_scale"][0])

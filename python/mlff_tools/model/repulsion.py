@@ -9,19 +9,25 @@ from .modelfile import NUMBERS, repulsion_cutoffs
 COULOMB = 14.399645  # e^2/(4 pi epsilon_0), eV A
 SCREENING, EXPONENT = 0.46850, 0.23  # A; both of Ziegler, Biersack and Littmark
 TERMS = ((0.18175, 3.19980), (0.50986, 0.94229), (0.28022, 0.40290), (0.02817, 0.20162))
+# The same in MACE, whose exponent and a factor of the screening length are in its files.
+MACE_COULOMB, MACE_SCREENING = 14.3996, 0.529
+MACE_TERMS = ((0.1818, 3.2), (0.5099, 0.9423), (0.2802, 0.4028), (0.02817, 0.2016))
 
 
-def zbl(z_i, z_j, cutoff, r):
-    """Energy (eV) of pairs r A apart, and its derivative by r; both are 0 from the cutoff on. Arrays or numbers."""
+def zbl(z_i, z_j, cutoff, r, mace=None):
+    """Energy (eV) of pairs r A apart, and its derivative by r; both are 0 from the cutoff on. Arrays or numbers. mace:
+    a block `repulsion` of kind mace."""
     z_i, z_j, cutoff, r = np.broadcast_arrays(*(np.asarray(x, float) for x in (z_i, z_j, cutoff, r)))
     close = r < cutoff
     x = np.where(close, r, 0.5) / np.where(close, cutoff, 1.0)
-    inverse = (z_i**EXPONENT + z_j**EXPONENT) / SCREENING
-    phi = sum(c * np.exp(-b * inverse * r) for c, b in TERMS)
-    dphi = sum(-b * inverse * c * np.exp(-b * inverse * r) for c, b in TERMS)
-    switch = (1 - x) ** 3 * (1 + 3 * x + 6 * x * x)
-    dswitch = -30 * x * x * (1 - x) ** 2 / np.where(close, cutoff, 1.0)
-    energy = COULOMB * z_i * z_j / r
+    power, length = (mace["exponent"], mace["prefactor"] * MACE_SCREENING) if mace else (EXPONENT, SCREENING)
+    terms, coulomb, p = (MACE_TERMS, MACE_COULOMB * mace["scale"], mace["p"]) if mace else (TERMS, COULOMB, 3)
+    inverse = (z_i**power + z_j**power) / length
+    phi = sum(c * np.exp(-b * inverse * r) for c, b in terms)
+    dphi = sum(-b * inverse * c * np.exp(-b * inverse * r) for c, b in terms)
+    switch = 1 - x**p * ((p + 1) * (p + 2) / 2 - p * (p + 2) * x + p * (p + 1) / 2 * x * x)
+    dswitch = -p * (p + 1) * (p + 2) / 2 * x ** (p - 1) * (1 - x) ** 2 / np.where(close, cutoff, 1.0)
+    energy = coulomb * z_i * z_j / r
     slope = energy * (dphi * switch + phi * dswitch - phi * switch / r)
     return np.where(close, energy * phi * switch, 0.0), np.where(close, slope, 0.0)
 
@@ -39,7 +45,8 @@ def evaluate(head, species, i, j, vectors):
         table[index[a], index[b]] = table[index[b], index[a]] = cutoff
     r = np.linalg.norm(vectors, axis=1)
     s, t = species[i], species[j]
-    energy, slope = zbl(z[s], z[t], table[s, t], r)
+    block = head["repulsion"]
+    energy, slope = zbl(z[s], z[t], table[s, t], r, block if block["kind"] == "mace" else None)
     energies = np.zeros(len(species))
     np.add.at(energies, i, 0.5 * energy)
     return energies, (0.5 * slope / r)[:, None] * vectors

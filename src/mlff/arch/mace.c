@@ -4,7 +4,7 @@
  * I. Batatia, D. P. Kovacs, G. N. C. Simm, C. Ortner, G. Csanyi, MACE: Higher order equivariant message passing neural
  * networks for fast and accurate force fields, NeurIPS 2022, arXiv:2206.07697.
  *
- *   layer t:  y = linear_up x;  z = linear sums / avg_num_neighbors;  A = z, or select[element] z
+ *   layer t:  y = linear_up x;  z = linear sums / (avg_num_neighbors, or 1 + density);  A = z, or select[element] z
  *             P = polynomial of A, with coefficients of the element, for each channel
  *             x = product.linear P, + skip[element] x of the layer before in residual layers
  *   energy of an atom = sum over layers of readout(scalars of x)
@@ -31,10 +31,56 @@ static void *z_of(nequip_net *net, int t, nequip_atoms s)
   return net->layers[t].mace->is_residual ? a_of(net, t, s) : net->grad_z.data;
 }
 
+/* ---- densities --------------------------------------------------------------------------------------------------- */
+
+/* A first layer of one order: its sums over neighbors are the densities. */
+static mlff_nequip_first_args density_args(nequip_net *net, const mlff_edges *edges)
+{
+  const mace_density *density = net->density;
+  return (mlff_nequip_first_args){.edges = edges,
+                                  .radial = {.lines = &net->radial,
+                                             .terms = net->terms.data,
+                                             .n_terms = density->network.n_terms,
+                                             .n_weights = MLFF_NEQUIP_BLOCK},
+                                  .rows = density->rows.data,
+                                  .bias = density->bias.data,
+                                  .slot = net->slot.data,
+                                  .out = {.n_orders = 1, .n = {MLFF_NEQUIP_BLOCK}, .ld = MLFF_NEQUIP_BLOCK},
+                                  .end = edges->n_local,
+                                  .edge_grad = net->edge_grad.data,
+                                  .accumulate = 1};
+}
+
+static void begin(nequip_net *net, const mlff_edges *edges)
+{
+  const mlff_ops *ops = net->backend->ops;
+  mlff_nequip_first_args a = density_args(net, edges);
+  a.z = net->densities.data;
+  nequip_make_terms(net, edges, &net->density->network, &net->density->hidden);
+  ops->nequip_first(net->backend, &a);
+  ops->zero(net->backend, net->grad_densities.data,
+            (size_t) edges->n_local * MLFF_NEQUIP_BLOCK * net->backend->real_size);
+}
+
+static void finish(nequip_net *net, const mlff_edges *edges)
+{
+  mlff_nequip_first_args a = density_args(net, edges);
+  a.z = net->grad_densities.data;
+  nequip_make_terms(net, edges, &net->density->network, &net->density->hidden);
+  net->backend->ops->nequip_first_backward(net->backend, &a);
+}
+
+/* ---- layers ------------------------------------------------------------------------------------------------------ */
+
 static mlff_mace_product_args product_args(nequip_net *net, const mlff_edges *edges, int t, nequip_atoms s)
 {
   const nequip_layer *layer = &net->layers[t];
+  const int64_t column = s.begin * MLFF_NEQUIP_BLOCK + t;
+  const int has_density = layer->mace->has_density;
   return (mlff_mace_product_args){.atoms = atoms_of(net, edges, s),
+                                  .density = has_density ? mlff_at(net->backend, net->densities.data, column) : NULL,
+                                  .grad_density =
+                                      has_density ? mlff_at(net->backend, net->grad_densities.data, column) : NULL,
                                   .a_row = layer->z,
                                   .p_row = layer->x,
                                   .terms = layer->mace->terms.data,
@@ -56,7 +102,8 @@ static mlff_mace_readout_args readout_args(nequip_net *net, const mlff_edges *ed
                                   .x = nequip_x_of(net, t, s),
                                   .weight = layer->mace->weight.data,
                                   .last = layer->mace->last.data,
-                                  .gain = net->gain};
+                                  .gain = net->gain,
+                                  .is_tanh = net->is_tanh};
 }
 
 static mlff_mace_select_args select_args(nequip_net *net, const mlff_edges *edges, nequip_atoms s,
@@ -152,10 +199,8 @@ static void backward(nequip_net *net, const mlff_edges *edges, int t, nequip_ato
   ops->mace_pick(net->backend, &select);
 }
 
-const nequip_update mace_products = {.z_of = z_of,
-                                     .forward = forward,
-                                     .backward = backward,
-                                     .release = mace_release_layer};
+const nequip_update mace_products =
+    {.z_of = z_of, .forward = forward, .backward = backward, .begin = begin, .finish = finish, .release = mace_release};
 
 static unsigned mace_traits(const void *opaque)
 {

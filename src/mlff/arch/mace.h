@@ -13,12 +13,19 @@ typedef struct mace_layer {
   mlff_buf start;       /* [n_slots][C] */
   mlff_buf terms, coef; /* of ops_mace.h */
   int64_t n_coef;
-  int n_hidden; /* of the readout; 0 except in the last layer */
+  int has_density; /* messages are divided by 1 + density, not by an average */
+  int n_hidden;    /* of the readout; 0 except in the last layer */
   mlff_buf weight, last;
 } mace_layer;
 
+/* Densities of the layers: those of a radial network with one hidden layer, summed over neighbors, plus 1. */
+typedef struct mace_density {
+  mlff_nequip_terms_args network;
+  mlff_buf hidden, rows, bias;
+} mace_density;
+
 extern const nequip_update mace_products;
-void mace_release_layer(mlff_backend *backend, mace_layer *layer);
+void mace_release(nequip_net *net);
 mlff_status mace_create(const mlff_modelfile *file, mlff_backend *backend, const mlff_species_use *use, void **net,
                         mlff_error *error);
 

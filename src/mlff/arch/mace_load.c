@@ -17,10 +17,11 @@ typedef struct mace_block {
   nequip_loader *in;
   const mlff_yaml *yaml;
   int n_channels, n_readout;
-  const double *degree;         /* [n_layers] of the polynomials */
-  const char *const *skip;      /* [n_layers] */
-  const double *products;       /* rows and weights of each polynomial */
-  int n_products, next_product; /* numbers in `products`, and the first one that is not yet used */
+  const double *degree;                     /* [n_layers] of the polynomials */
+  const char *const *skip, *const *divisor; /* [n_layers] */
+  const double *products;                   /* rows and weights of each polynomial */
+  double *average;                          /* [n_layers] divides messages; 1 with a density */
+  int n_products, next_product;             /* numbers in `products`, and the first one that is not yet used */
 } mace_block;
 
 static mlff_status no_memory(const mace_block *b)
@@ -306,6 +307,74 @@ static mlff_status read_readout(mace_block *b, int t, double energy_scale, mace_
   return status;
 }
 
+/* ---- densities --------------------------------------------------------------------------------------------------- */
+
+/* The matrices of all layers, one below the other: row t gives the density of layer t. */
+static mlff_status read_density_matrix(mace_block *b, double *matrix)
+{
+  nequip_loader *in = b->in;
+  const int n = in->net->network.basis.n;
+  for (int t = 0; t < in->net->n_layers; t++) {
+    double *w = NULL;
+    if (strcmp(b->divisor[t], "density") != 0) continue;
+    MLFF_TRY(mlff_modelfile_matrix(in->file, in->error, 1, n, &w, "layers.%d.density", t));
+    for (int c = 0; c < n; c++) matrix[t * n + c] = w[c] / sqrt(n);
+    free(w);
+  }
+  return MLFF_OK;
+}
+
+/* Rows that give each density: the unit matrix of a radial network whose hidden layer has one unit for each layer. */
+static mlff_status make_density(mace_block *b, const double *matrix)
+{
+  enum { N = MLFF_NEQUIP_BLOCK };
+  nequip_loader *in = b->in;
+  nequip_net *net = in->net;
+  mace_density *density = net->density;
+  const int n_pairs = nequip_n_pairs(net), width = net->n_layers;
+  const int64_t n_rows = net->n_rows * N;
+  mlff_nequip_terms_args network = density->network;
+  double unit[N * N] = {0}, ones[N], *rows = nequip_zeros((size_t) (n_pairs * n_rows));
+  double *bias = nequip_zeros((size_t) net->n_slots * N);
+  mlff_status status = rows && bias ? MLFF_OK : no_memory(b);
+  for (int k = 0; k < N; k++) ones[k] = 1;
+  for (int k = 0; k < width; k++) unit[k * width + k] = 1;
+  for (int k = 0; !status && k < net->n_slots; k++) memcpy(bias + (ptrdiff_t) k * N, ones, sizeof ones);
+  network.frequency = in->frequency;
+  network.weight[0] = matrix;
+  nequip_free_network(in);
+  for (int k = 0; !status && k < n_pairs; k++) {
+    status = nequip_make_units(in, &network, k);
+    if (!status) status = nequip_make_rows(in, unit, N, width, rows + k * n_rows);
+  }
+  nequip_free_network(in);
+  if (!status) status = mlff_buf_fill(net->backend, &density->rows, rows, n_pairs * n_rows, in->error);
+  if (!status) status = mlff_buf_fill(net->backend, &density->bias, bias, (int64_t) net->n_slots * N, in->error);
+  free(rows);
+  free(bias);
+  return status;
+}
+
+static mlff_status read_density(mace_block *b)
+{
+  nequip_loader *in = b->in;
+  nequip_net *net = in->net;
+  const int64_t n = (int64_t) net->n_layers * net->network.basis.n;
+  if (!(net->density = calloc(1, sizeof *net->density))) return no_memory(b);
+  mlff_nequip_terms_args *network = &net->density->network;
+  *network = net->network;
+  network->n_hidden = 1;
+  network->width[0] = net->n_layers;
+  network->is_density = 1;
+  if (net->is_exact) network->n_terms = nequip_padded(net->n_layers);
+  double *matrix = nequip_zeros((size_t) n);
+  mlff_status status = matrix ? read_density_matrix(b, matrix) : no_memory(b);
+  if (!status) status = make_density(b, matrix);
+  if (!status && net->is_exact) status = mlff_buf_fill(net->backend, &net->density->hidden, matrix, n, in->error);
+  free(matrix);
+  return status;
+}
+
 /* ---- the network ------------------------------------------------------------------------------------------------- */
 
 static void shape_layer(mace_block *b, int t)
@@ -353,8 +422,7 @@ static mlff_status read_layer(mace_block *b, int t, double energy_scale)
   mace_layer *mace = layer->mace = calloc(1, sizeof *mace);
   if (!mace) return no_memory(b);
   mace->is_residual = !strcmp(b->skip[t], "features");
-  if (!mace->is_residual && strcmp(b->skip[t], "messages") != 0)
-    return mlff_yaml_fail(in->file, b->yaml, in->error, "mace.skip: '%s': use features or messages", b->skip[t]);
+  mace->has_density = !strcmp(b->divisor[t], "density");
   shape_layer(b, t);
   MLFF_TRY(read_messages(b, t));
   if (!mace->is_residual)
@@ -371,11 +439,92 @@ static mlff_status read_layer(mace_block *b, int t, double energy_scale)
   return read_readout(b, t, energy_scale, mace);
 }
 
-static mlff_status read_block(mace_block *b)
+/* Words of each layer; *values is NULL without the key. */
+static mlff_status read_words(mace_block *b, const mlff_yaml *block, const char *key, const char *const choices[2],
+                              const char *const **values)
 {
   nequip_loader *in = b->in;
+  int n = 0;
+  MLFF_TRY(mlff_yaml_strings(in->file, block, key, values, &n, in->error));
+  if (n != in->net->n_layers)
+    return mlff_yaml_fail(in->file, block, in->error, "%s: expected %d words", key, in->net->n_layers);
+  for (int t = 0; t < n; t++)
+    if (strcmp((*values)[t], choices[0]) != 0 && strcmp((*values)[t], choices[1]) != 0)
+      return mlff_yaml_fail(in->file, block, in->error, "mace.%s: '%s': use %s or %s", key, (*values)[t], choices[0],
+                            choices[1]);
+  return MLFF_OK;
+}
+
+static mlff_status read_transform(mace_block *b, const mlff_yaml *block)
+{
+  static const char *const kinds[] = {"none", "agnesi", "soft", NULL};
+  nequip_loader *in = b->in;
+  mlff_nequip_basis *basis = &in->net->network.basis;
+  const mlff_yaml *part = NULL;
+  int kind = 0;
+  MLFF_TRY(mlff_yaml_map(in->file, block, "distance_transform", &part, in->error));
+  MLFF_TRY(mlff_yaml_choice(in->file, part, "kind", kinds, &kind, in->error));
+  basis->transform = (mlff_nequip_transform) kind;
+  if (kind == 0) return MLFF_OK;
+  MLFF_TRY(mlff_yaml_double(in->file, part, "a", 1e-3, 1e3, &basis->a, in->error));
+  if (basis->transform == MLFF_NEQUIP_AGNESI) {
+    MLFF_TRY(mlff_yaml_double(in->file, part, "q", 1e-3, 64.0, &basis->q, in->error));
+    MLFF_TRY(mlff_yaml_double(in->file, part, "p", basis->q + 1.0, 64.0, &basis->p, in->error));
+  }
+  const int n = in->head->n_elements;
+  MLFF_TRY(mlff_modelfile_matrix(in->file, in->error, n, 0, &in->radius, "covalent_radii"));
+  for (int s = 0; s < n; s++) {
+    if (!(in->radius[s] > 0.01 && in->radius[s] < 10))
+      return mlff_fail(in->error, MLFF_E_FORMAT, "tensor 'covalent_radii': %g A of %s is not a radius", in->radius[s],
+                       in->head->elements[s]);
+    if (basis->transform == MLFF_NEQUIP_AGNESI) in->radius[s] *= 0.5;
+  }
+  in->net->has_pairs = 1;
+  return MLFF_OK;
+}
+
+static mlff_status read_radial_basis(mace_block *b, const mlff_yaml *block)
+{
+  static const char *const kinds[] = {"bessel", "gaussian", NULL};
+  nequip_loader *in = b->in;
+  mlff_nequip_basis *basis = &in->net->network.basis;
+  const mlff_yaml *part = NULL;
+  int is_gaussian = 0;
+  MLFF_TRY(mlff_yaml_map(in->file, block, "radial_basis", &part, in->error));
+  MLFF_TRY(mlff_yaml_choice(in->file, part, "kind", kinds, &is_gaussian, in->error));
+  MLFF_TRY(mlff_yaml_int(in->file, part, "n", 1, MLFF_NEQUIP_HIDDEN, &basis->n, in->error));
+  MLFF_TRY(nequip_read_cutoff_function(in, block));
+  basis->prefactor = is_gaussian ? 1.0 : sqrt(2.0 / basis->cutoff);
+  if (is_gaussian)
+    MLFF_TRY(mlff_yaml_double(in->file, part, "coefficient", -1e4, -1e-4, &basis->coefficient, in->error));
+  MLFF_TRY(read_transform(b, block));
+  return mlff_modelfile_matrix(in->file, in->error, basis->n, 0, &in->frequency,
+                               is_gaussian ? "radial_centers" : "radial_frequencies");
+}
+
+static mlff_status read_divisors(mace_block *b, const mlff_yaml *block)
+{
+  static const char *const divisors[2] = {"average", "density"};
+  nequip_loader *in = b->in;
+  const int n_layers = in->net->n_layers;
+  const double *average = NULL;
+  int n = 0;
+  MLFF_TRY(read_words(b, block, "divisor", divisors, &b->divisor));
+  MLFF_TRY(mlff_yaml_doubles(in->file, block, "avg_num_neighbors", n_layers, &average, &n, in->error));
+  for (int t = 0; t < n; t++)
+    if (!(average[t] > 0))
+      return mlff_yaml_fail(in->file, block, in->error, "avg_num_neighbors: %g is not positive", average[t]);
+  if (!(b->average = nequip_zeros((size_t) n))) return no_memory(b);
+  for (int t = 0; t < n; t++) b->average[t] = strcmp(b->divisor[t], "density") ? average[t] : 1.0;
+  in->divisor = b->average;
+  return MLFF_OK;
+}
+
+static mlff_status read_block(mace_block *b)
+{
+  static const char *const skips[2] = {"features", "messages"}, *const activations[] = {"silu", "tanh", NULL};
+  nequip_loader *in = b->in;
   nequip_net *net = in->net;
-  mlff_nequip_basis *basis = &net->network.basis;
   const mlff_yaml *block = NULL;
   double norm = 1.0;
   int n = 0;
@@ -386,47 +535,53 @@ static mlff_status read_block(mace_block *b)
   MLFF_TRY(mlff_yaml_int(in->file, block, "n_orders", 1, net->lmax + 1, &net->n_orders, in->error));
   MLFF_TRY(mlff_yaml_int(in->file, block, "n_channels", 1, NEQUIP_MAX_CHANNELS, &b->n_channels, in->error));
   MLFF_TRY(nequip_read_counts(in, block, "degree", net->n_layers, net->n_layers, MOST_DEGREE, &n, &b->degree));
-  MLFF_TRY(mlff_yaml_strings(in->file, block, "skip", &b->skip, &n, in->error));
-  if (n != net->n_layers) return mlff_yaml_fail(in->file, block, in->error, "skip: expected %d words", net->n_layers);
+  MLFF_TRY(read_words(b, block, "skip", skips, &b->skip));
   MLFF_TRY(mlff_yaml_doubles(in->file, block, "products", -1, &b->products, &b->n_products, in->error));
-  MLFF_TRY(mlff_yaml_doubles(in->file, block, "avg_num_neighbors", net->n_layers, &in->divisor, &n, in->error));
-  for (int t = 0; t < n; t++)
-    if (!(in->divisor[t] > 0))
-      return mlff_yaml_fail(in->file, block, in->error, "avg_num_neighbors: %g is not positive", in->divisor[t]);
-  MLFF_TRY(mlff_yaml_int(in->file, block, "n_basis", 1, MLFF_NEQUIP_HIDDEN, &basis->n, in->error));
-  MLFF_TRY(nequip_read_cutoff_function(in, block));
-  basis->prefactor = sqrt(2.0 / basis->cutoff);
+  MLFF_TRY(read_divisors(b, block));
+  MLFF_TRY(read_radial_basis(b, block));
   MLFF_TRY(nequip_read_network_shape(in, block));
   MLFF_TRY(mlff_yaml_int(in->file, block, "n_readout", 0, MLFF_MACE_HIDDEN, &b->n_readout, in->error));
   MLFF_TRY(mlff_yaml_double(in->file, block, "activation_norm", 1e-3, 1e3, &norm, in->error));
+  MLFF_TRY(mlff_yaml_choice(in->file, block, "activation", activations, &net->is_tanh, in->error));
   net->gain = 1.0 / norm;
   net->is_even = 1;
   in->n_first = b->n_channels;
   for (int l = 0; l <= net->lmax; l++) net->n_channels[l] = b->n_channels;
-  return mlff_modelfile_matrix(in->file, in->error, basis->n, 0, &in->frequency, "radial_frequencies");
+  return MLFF_OK;
+}
+
+static mlff_status read_network(mace_block *b)
+{
+  nequip_loader *in = b->in;
+  nequip_net *net = in->net;
+  double *scale = NULL;
+  MLFF_TRY(read_block(b));
+  if (!(net->layers = calloc((size_t) net->n_layers, sizeof *net->layers))) return nequip_no_memory(in);
+  MLFF_TRY(nequip_choose_species(in));
+  MLFF_TRY(nequip_choose_radial(in));
+  MLFF_TRY(mlff_modelfile_matrix(in->file, in->error, 1, 0, &scale, "energy_scale"));
+  const double energy_scale = scale[0];
+  free(scale);
+  for (int t = 0; t < net->n_layers; t++) MLFF_TRY(read_layer(b, t, energy_scale));
+  net->n_products = net->layers[0].x.ld;
+  if (b->next_product != b->n_products)
+    return mlff_yaml_fail(in->file, b->yaml, in->error, "mace.products: has %d numbers, needs %d", b->n_products,
+                          b->next_product);
+  for (int t = 0; t < net->n_layers; t++)
+    if (net->layers[t].mace->has_density) return read_density(b);
+  return MLFF_OK;
 }
 
 static mlff_status read_all(nequip_loader *in)
 {
-  nequip_net *net = in->net;
   mace_block b = {.in = in};
-  double *scale = NULL;
-  net->update = &mace_products;
+  in->net->update = &mace_products;
   in->linear_1 = "linear_up";
   in->linear_2 = "linear";
   in->is_reversed = 1;
-  MLFF_TRY(read_block(&b));
-  if (!(net->layers = calloc((size_t) net->n_layers, sizeof *net->layers))) return nequip_no_memory(in);
-  MLFF_TRY(nequip_choose_radial(in));
-  MLFF_TRY(nequip_choose_species(in));
-  MLFF_TRY(mlff_modelfile_matrix(in->file, in->error, 1, 0, &scale, "energy_scale"));
-  const double energy_scale = scale[0];
-  free(scale);
-  for (int t = 0; t < net->n_layers; t++) MLFF_TRY(read_layer(&b, t, energy_scale));
-  net->n_products = net->layers[0].x.ld;
-  if (b.next_product == b.n_products) return MLFF_OK;
-  return mlff_yaml_fail(in->file, b.yaml, in->error, "mace.products: has %d numbers, needs %d", b.n_products,
-                        b.next_product);
+  const mlff_status status = read_network(&b);
+  free(b.average);
+  return status;
 }
 
 mlff_status mace_create(const mlff_modelfile *file, mlff_backend *backend, const mlff_species_use *use, void **net,
@@ -435,11 +590,22 @@ mlff_status mace_create(const mlff_modelfile *file, mlff_backend *backend, const
   return nequip_load(file, backend, use, read_all, net, error);
 }
 
-void mace_release_layer(mlff_backend *backend, mace_layer *mace)
+static void release_layer(mlff_backend *backend, mace_layer *mace)
 {
+  if (!mace) return;
   nequip_release_map(backend, &mace->select);
   nequip_release_map(backend, &mace->out);
   mlff_buf *const bufs[] = {&mace->start, &mace->terms, &mace->coef, &mace->weight, &mace->last};
   for (size_t k = 0; k < sizeof bufs / sizeof *bufs; k++) mlff_buf_release(backend, bufs[k]);
   free(mace);
+}
+
+void mace_release(nequip_net *net)
+{
+  for (int t = 0; net->layers && t < net->n_layers; t++) release_layer(net->backend, net->layers[t].mace);
+  if (!net->density) return;
+  mlff_buf_release(net->backend, &net->density->hidden);
+  mlff_buf_release(net->backend, &net->density->rows);
+  mlff_buf_release(net->backend, &net->density->bias);
+  free(net->density);
 }

@@ -79,6 +79,8 @@ static mlff_status reserve(nequip_net *net, const mlff_edges *edges, mlff_error 
       {&net->messages, net->n_messages, width},
       {&net->products, n_block, net->n_products},
       {&net->wide, n_block, net->n_wide},
+      {&net->densities, net->density ? n_local : 0, MLFF_NEQUIP_BLOCK},
+      {&net->grad_densities, net->density ? n_local : 0, MLFF_NEQUIP_BLOCK},
   };
   for (size_t k = 0; k < sizeof wanted / sizeof *wanted; k++)
     MLFF_TRY(mlff_buf_reserve_rows(net->backend, wanted[k].buf, wanted[k].n, wanted[k].width, error));
@@ -117,16 +119,23 @@ static mlff_nequip_radial radial_of(const nequip_net *net, int t)
                               .n_weights = net->layers[t].n_weights};
 }
 
-/* Without tables: evaluates the last hidden layer of the radial network of layer t, for all edges. */
-static void make_terms(nequip_net *net, const mlff_edges *edges, int t)
+void nequip_make_terms(nequip_net *net, const mlff_edges *edges, const mlff_nequip_terms_args *network,
+                       const mlff_buf *hidden)
 {
   if (!net->is_exact) return;
-  mlff_nequip_terms_args a = net->network;
+  mlff_nequip_terms_args a = *network;
   a.edges = edges;
+  a.lines = &net->radial;
+  a.radius = net->radius.data;
   a.frequency = net->frequency.data;
-  for (int k = 0; k < a.n_hidden; k++) a.weight[k] = net->layers[t].hidden[k].data;
+  for (int k = 0; k < a.n_hidden; k++) a.weight[k] = hidden[k].data;
   a.terms = net->terms.data;
   net->backend->ops->nequip_terms(net->backend, &a);
+}
+
+static void make_terms(nequip_net *net, const mlff_edges *edges, int t)
+{
+  nequip_make_terms(net, edges, &net->network, net->layers[t].hidden);
 }
 
 static mlff_nequip_first_args first_args(nequip_net *net, const mlff_edges *edges, nequip_atoms s)
@@ -134,7 +143,7 @@ static mlff_nequip_first_args first_args(nequip_net *net, const mlff_edges *edge
   return (mlff_nequip_first_args){.edges = edges,
                                   .radial = radial_of(net, 0),
                                   .rows = net->layers[0].rows.data,
-                                  .n_rows = net->n_rows,
+                                  .n_rows = net->table.pair_rows ? 0 : net->n_rows, /* in lines */
                                   .bias = net->bias.data,
                                   .slot = net->slot.data,
                                   .out = net->layers[0].z,
@@ -290,8 +299,10 @@ mlff_status nequip_evaluate(void *opaque, const mlff_arch_inputs *in, mlff_arch_
   mlff_error later;
   MLFF_TRY(reserve(net, in->edges, error));
   MLFF_TRY(net->backend->ops->edge_lines(net->backend, &net->table, in->edges, &net->radial, error));
+  if (net->density) net->update->begin(net, in->edges);
   mlff_status status = forward(net, in, error);
   mlff_keep_first(&status, backward(net, in, status ? &later : error));
+  if (net->density) net->update->finish(net, in->edges);
   *out = (mlff_arch_outputs){.node_energy = net->node_energy.data, .edge_grad = net->edge_grad.data};
   return status;
 }

@@ -18,6 +18,7 @@ typedef struct nequip_map {
 } nequip_map;
 
 struct mace_layer;
+struct mace_density;
 typedef struct nequip_net nequip_net;
 
 /* Atoms begin .. begin + n. */
@@ -33,8 +34,10 @@ typedef struct nequip_update {
   void (*forward)(nequip_net *, const mlff_edges *, int t, nequip_atoms);
   /* grad_z, and unless t is 0 dE/dx without the part of linear_1, from dE/dx of the next layer. */
   void (*backward)(nequip_net *, const mlff_edges *, int t, nequip_atoms);
-  /* Releases nequip_layer.mace. NULL in NequIP. */
-  void (*release)(mlff_backend *, struct mace_layer *);
+  /* Before the first and after the last layer. NULL in NequIP. */
+  void (*begin)(nequip_net *, const mlff_edges *), (*finish)(nequip_net *, const mlff_edges *);
+  /* Releases nequip_net.density and nequip_layer.mace. NULL in NequIP. */
+  void (*release)(nequip_net *);
 } nequip_update;
 
 typedef struct nequip_layer {
@@ -62,9 +65,12 @@ struct nequip_net {
   mlff_nequip_terms_args network; /* of the radial networks, weights aside */
   mlff_buf frequency;
   int is_exact;           /* radial networks are evaluated without a table             */
+  int has_pairs;          /* they depend on the pair of species */
+  mlff_buf radius;        /* of pairs, for networks */
   mlff_painn_basis table; /* CUBIC: intervals of the tables, basis of the edge lines   */
   int64_t n_rows;         /* of a table */
   double epsilon, gain;
+  int is_tanh; /* readout of MACE */
   int n_slots;
   mlff_buf slot;    /* int32 [n_elements], -1 = not in use */
   mlff_buf bias;    /* layer 0: [n_slots][scalars of z]    */
@@ -79,6 +85,8 @@ struct nequip_net {
   mlff_buf sums, grad_z, last_x, last_grad, scratch, messages;
   mlff_buf products, wide; /* of MACE: [block][n_products], [block][n_wide] */
   int64_t n_products, n_wide;
+  struct mace_density *density;       /* of MACE, or NULL */
+  mlff_buf densities, grad_densities; /* [n_local][MLFF_NEQUIP_BLOCK]: one for each layer */
 };
 
 static inline int nequip_padded(int n)
@@ -121,18 +129,22 @@ static inline void *nequip_grad_of(nequip_net *net, int t, nequip_atoms s)
                                 : nequip_row_of(net, &net->grad_x, s.begin, nequip_feature_width(net));
 }
 
+/* Without tables: evaluates the last hidden layer of a radial network for all edges. */
+void nequip_make_terms(nequip_net *net, const mlff_edges *edges, const mlff_nequip_terms_args *network,
+                       const mlff_buf *hidden);
 /* Applies the linear map of each order: rows of x to rows of y, or with `back` adjoints of y to those of x. */
 void nequip_apply_map(nequip_net *net, const nequip_map *map, int back, int64_t n, const mlff_nequip_row *in,
                       const void *x, const mlff_nequip_row *out, void *y, int accumulate);
 mlff_status nequip_evaluate(void *net, const mlff_arch_inputs *in, mlff_arch_outputs *out, mlff_error *error);
 int nequip_exchange_width(const void *net);
 
-/* Intervals that a table for floats should have: 64 .. MLFF_SPLINE_MAX. `in` has host arrays of doubles. */
-int nequip_table_intervals(const mlff_nequip_terms_args *in);
+/* Intervals that a table for floats should have: 64 .. MLFF_SPLINE_MAX. `in` has host arrays of doubles; r0: radius of
+ * the pair. */
+int nequip_table_intervals(const mlff_nequip_terms_args *in, double r0);
 /* A table of n intervals from 0 to the cutoff, or of a few more to have a knot at a kink. */
 void nequip_choose_table(const mlff_nequip_basis *basis, int n, mlff_painn_basis *table);
 /* Splines through the units of the last hidden layer: rows [n_rows][width]. `in` has host arrays of doubles. */
-void nequip_unit_rows(const mlff_nequip_terms_args *in, const mlff_painn_basis *table, double *rows);
+void nequip_unit_rows(const mlff_nequip_terms_args *in, double r0, const mlff_painn_basis *table, double *rows);
 
 extern const nequip_update nequip_gates;
 mlff_status nequip_create(const mlff_modelfile *file, mlff_backend *backend, const mlff_species_use *use, void **net,

@@ -79,20 +79,29 @@ static mlff_status make_first(nequip_loader *in, first_tensors *f)
 {
   nequip_net *net = in->net;
   nequip_layer *layer = &net->layers[0];
+  const int n_centers = nequip_n_pairs(net) > 1 ? net->n_slots : 1; /* with their own rows */
   const size_t n_rows = (size_t) net->n_rows * (size_t) layer->n_weights, n_scalars = (size_t) layer->z.n[0];
-  double *rows = nequip_zeros((size_t) net->n_slots * n_rows), *bias = nequip_zeros((size_t) net->n_slots * n_scalars),
+  const int64_t n_all = (int64_t) n_centers * net->n_slots * (int64_t) n_rows;
+  const mlff_nequip_terms_args network = nequip_host_network(in);
+  double *rows = nequip_zeros((size_t) n_all), *bias = nequip_zeros((size_t) net->n_slots * n_scalars),
          *scalars = nequip_zeros((size_t) in->scalars.n_file);
   mlff_status status = rows && bias && scalars ? MLFF_OK : nequip_no_memory(in);
   for (int s = 0; !status && s < in->head->n_elements; s++) {
     if (in->slot[s] < 0) continue;
     first_features(in, f, s);
     fold_first(in, f);
-    status = nequip_make_rows(in, f->matrix, layer->n_weights, rows + (size_t) in->slot[s] * n_rows);
+    for (int c = 0; !status && c < n_centers; c++) {
+      const int k = c * net->n_slots + in->slot[s];
+      status = nequip_make_units(in, &network, k);
+      if (!status)
+        status = nequip_make_rows(in, f->matrix, layer->n_weights, network.width[network.n_hidden - 1],
+                                  rows + (size_t) k * n_rows);
+    }
     if (f->skip) apply(f->skip, in->scalars.n_file, in->n_first, 1 / sqrt(in->n_first), f->x, scalars);
     for (size_t k = 0; f->skip && k < n_scalars; k++)
       if (in->scalars.source[k] >= 0) bias[(size_t) in->slot[s] * n_scalars + k] = scalars[in->scalars.source[k]];
   }
-  if (!status) status = mlff_buf_fill(in->net->backend, &layer->rows, rows, net->n_slots * (int64_t) n_rows, in->error);
+  if (!status) status = mlff_buf_fill(in->net->backend, &layer->rows, rows, n_all, in->error);
   if (!status)
     status = mlff_buf_fill(in->net->backend, &net->bias, bias, net->n_slots * (int64_t) n_scalars, in->error);
   free(rows);

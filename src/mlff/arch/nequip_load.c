@@ -191,16 +191,21 @@ mlff_status nequip_read_weights(nequip_loader *in, int t)
   nequip_net *net = in->net;
   nequip_layer *layer = &net->layers[t];
   const int width = net->network.width[net->network.n_hidden - 1];
+  const int n_pairs = nequip_n_pairs(net);
   const int64_t n_rows = net->n_rows * in->columns.n;
-  double *last = NULL, *padded = NULL, *rows = nequip_zeros((size_t) n_rows);
+  double *last = NULL, *padded = NULL, *rows = nequip_zeros((size_t) (n_pairs * n_rows));
   nequip_side_start(&in->rows);
   for (int k = 0; k < width; k++) in->rows.source[in->rows.n++] = in->rows.n_file++;
   layer->n_weights = in->columns.n;
   mlff_status status = rows ? nequip_read_network(in, t, in->columns.n_file, &last) : nequip_no_memory(in);
   if (!status && !(padded = nequip_pad_matrix(last, &in->columns, &in->rows, 1.0))) status = nequip_no_memory(in);
   if (!status) sign_weights(in, padded, width);
-  if (!status) status = nequip_make_rows(in, padded, layer->n_weights, rows);
-  if (!status) status = mlff_buf_fill(in->net->backend, &layer->rows, rows, n_rows, in->error);
+  const mlff_nequip_terms_args network = nequip_host_network(in);
+  for (int k = 0; !status && k < n_pairs; k++) {
+    status = nequip_make_units(in, &network, k);
+    if (!status) status = nequip_make_rows(in, padded, layer->n_weights, width, rows + k * n_rows);
+  }
+  if (!status) status = mlff_buf_fill(in->net->backend, &layer->rows, rows, n_pairs * n_rows, in->error);
   free(last);
   free(padded);
   free(rows);
@@ -287,10 +292,29 @@ static mlff_status count_intervals(nequip_loader *in, int *n)
   for (int t = 0; t < in->net->n_layers; t++) {
     MLFF_TRY(nequip_read_network(in, t, 0, NULL));
     const mlff_nequip_terms_args a = nequip_host_network(in);
-    const int needed = nequip_table_intervals(&a);
-    if (needed > *n) *n = needed;
+    for (int k = 0; k < nequip_n_pairs(in->net); k++) {
+      const int needed = nequip_table_intervals(&a, nequip_pair_radius(in, k));
+      if (needed > *n) *n = needed;
+    }
   }
   return MLFF_OK;
+}
+
+/* Lines of edges name their pair. */
+static mlff_status choose_pairs(nequip_loader *in)
+{
+  nequip_net *net = in->net;
+  const int n = net->n_slots * net->n_slots;
+  net->table.slot = net->slot.data;
+  net->table.n_slots = net->n_slots;
+  net->table.pair_rows = net->is_exact ? 0 : (int32_t) net->n_rows;
+  if (!net->is_exact) return MLFF_OK;
+  double *radius = nequip_zeros((size_t) n);
+  if (!radius) return nequip_no_memory(in);
+  for (int k = 0; k < n; k++) radius[k] = nequip_pair_radius(in, k);
+  const mlff_status status = mlff_buf_fill(net->backend, &net->radius, radius, n, in->error);
+  free(radius);
+  return status;
 }
 
 /* Chooses between networks and tables, the size of the tables, and uploads the frequencies of networks. */
@@ -307,6 +331,7 @@ mlff_status nequip_choose_radial(nequip_loader *in)
   nequip_choose_table(&network->basis, n, &net->table);
   network->n_terms = net->is_exact ? nequip_padded(network->width[network->n_hidden - 1]) : 4;
   net->n_rows = net->is_exact ? network->n_terms : net->table.n + (net->table.split ? 6 : 3);
+  if (net->has_pairs) MLFF_TRY(choose_pairs(in));
   return net->is_exact ? mlff_buf_fill(in->net->backend, &net->frequency, in->frequency, network->basis.n, in->error)
                        : MLFF_OK;
 }
@@ -314,9 +339,13 @@ mlff_status nequip_choose_radial(nequip_loader *in)
 mlff_status nequip_choose_species(nequip_loader *in)
 {
   const size_t n = (size_t) in->head->n_elements;
-  if (!(in->slot = calloc(n, sizeof *in->slot))) return nequip_no_memory(in);
-  for (int s = 0; s < in->head->n_elements; s++)
+  in->slot = calloc(n, sizeof *in->slot);
+  in->element = calloc(n, sizeof *in->element);
+  if (!in->slot || !in->element) return nequip_no_memory(in);
+  for (int s = 0; s < in->head->n_elements; s++) {
     in->slot[s] = s < in->use->n_species && in->use->use[s] ? in->net->n_slots++ : -1;
+    if (in->slot[s] >= 0) in->element[in->slot[s]] = s;
+  }
   return nequip_upload_bytes(in, &in->net->slot, in->slot, n * sizeof *in->slot);
 }
 
@@ -328,8 +357,8 @@ static mlff_status read_all(nequip_loader *in)
   in->linear_2 = "linear_2";
   in->has_skip = 1;
   MLFF_TRY(nequip_read_block(in));
-  MLFF_TRY(nequip_choose_radial(in));
   MLFF_TRY(nequip_choose_species(in));
+  MLFF_TRY(nequip_choose_radial(in));
   if (!(net->layers = calloc((size_t) net->n_layers, sizeof *net->layers))) return nequip_no_memory(in);
   for (int t = 0; t < net->n_layers; t++) {
     MLFF_TRY(shape_layer(in, t));
@@ -355,6 +384,8 @@ mlff_status nequip_load(const mlff_modelfile *file, mlff_backend *backend, const
     nequip_free_network(in);
     free(in->frequency);
     free(in->slot);
+    free(in->element);
+    free(in->radius);
     if (status)
       nequip_destroy(made);
     else
@@ -384,7 +415,6 @@ static void release_layer(const nequip_net *net, nequip_layer *layer)
   nequip_release_map(backend, &layer->linear_1);
   nequip_release_map(backend, &layer->linear_2);
   nequip_release_map(backend, &layer->skip);
-  if (layer->mace) net->update->release(backend, layer->mace);
   for (int k = 0; k < NEQUIP_MAX_HIDDEN; k++) mlff_buf_release(backend, &layer->hidden[k]);
   mlff_buf *const bufs[] = {&layer->rows, &layer->paths,    &layer->coupling, &layer->norm,
                             &layer->y,    &layer->z_values, &layer->scale};
@@ -396,12 +426,15 @@ void nequip_destroy(void *opaque)
   nequip_net *net = opaque;
   if (!net) return;
   mlff_backend *backend = net->backend;
+  if (net->update && net->update->release) net->update->release(net);
   for (int t = 0; net->layers && t < net->n_layers; t++) release_layer(net, &net->layers[t]);
   free(net->layers);
-  mlff_buf *const bufs[] = {&net->frequency,    &net->slot,    &net->bias,     &net->readout,  &net->radial.line,
-                            &net->terms,        &net->x,       &net->grad_x,   &net->grad_y,   &net->node_energy,
-                            &net->edge_grad,    &net->sums,    &net->grad_z,   &net->last_x,   &net->last_grad,
-                            &net->radial.terms, &net->scratch, &net->messages, &net->products, &net->wide};
+  mlff_buf *const bufs[] = {&net->frequency,    &net->radius,      &net->slot,          &net->bias,
+                            &net->readout,      &net->radial.line, &net->terms,         &net->x,
+                            &net->grad_x,       &net->grad_y,      &net->node_energy,   &net->edge_grad,
+                            &net->sums,         &net->grad_z,      &net->last_x,        &net->last_grad,
+                            &net->radial.terms, &net->scratch,     &net->messages,      &net->products,
+                            &net->wide,         &net->densities,   &net->grad_densities};
   for (size_t k = 0; k < sizeof bufs / sizeof *bufs; k++) mlff_buf_release(backend, bufs[k]);
   free(net);
 }

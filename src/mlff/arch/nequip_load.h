@@ -27,6 +27,8 @@ typedef struct nequip_loader {
   int n_readout;
   const double *readout_width;
   int32_t *slot;                            /* [n_elements] */
+  int *element;                             /* [n_slots] */
+  double *radius;                           /* [n_elements], r0 of a pair is the sum; NULL without a transform */
   double *frequency;                        /* [n_basis] */
   double *hidden[NEQUIP_MAX_HIDDEN];        /* of the current layer */
   double *units;                            /* the same: [n_rows][last hidden layer], with a table */
@@ -57,13 +59,18 @@ static inline void nequip_side_add(nequip_side *s, int n)
 mlff_status nequip_no_memory(nequip_loader *in);
 double *nequip_zeros(size_t n);
 /* Reads the matrices of the radial network of layer t: in->hidden, and unless last is NULL the last one,
- * [n_weights][last hidden layer]. */
+ * [n_weights][last hidden layer]. Then the splines of its units for a pair of slots, unless networks are exact. */
 mlff_status nequip_read_network(nequip_loader *in, int t, int n_weights, double **last);
 /* The network that was read last, on the host. */
 mlff_nequip_terms_args nequip_host_network(const nequip_loader *in);
+mlff_status nequip_make_units(nequip_loader *in, const mlff_nequip_terms_args *network, int pair);
 void nequip_free_network(nequip_loader *in);
-/* Matrix R of `matrix` [n][last hidden layer]. rows: zeros. */
-mlff_status nequip_make_rows(nequip_loader *in, const double *matrix, int n, double *rows);
+/* Pairs of slots, numbered slot of the center * n_slots + slot of the neighbor; 1 if weights do not depend on them. */
+int nequip_n_pairs(const nequip_net *net);
+/* r0 of a pair. */
+double nequip_pair_radius(const nequip_loader *in, int pair);
+/* Matrix R of `matrix` [n][width of the last hidden layer]. rows: zeros. */
+mlff_status nequip_make_rows(nequip_loader *in, const double *matrix, int n, int width, double *rows);
 
 /* nequip_load.c. */
 mlff_status nequip_load(const mlff_modelfile *file, mlff_backend *backend, const mlff_species_use *use,

@@ -39,17 +39,28 @@ mlff_nequip_terms_args nequip_host_network(const nequip_loader *in)
   return a;
 }
 
-static mlff_status make_units(nequip_loader *in)
+int nequip_n_pairs(const nequip_net *net)
 {
-  if (in->net->is_exact) return MLFF_OK;
-  const mlff_nequip_terms_args a = nequip_host_network(in);
-  in->units = nequip_zeros((size_t) in->net->n_rows * (size_t) a.width[a.n_hidden - 1]);
-  if (!in->units) return nequip_no_memory(in);
-  nequip_unit_rows(&a, &in->net->table, in->units);
+  return net->has_pairs && !net->is_exact ? net->n_slots * net->n_slots : 1;
+}
+
+double nequip_pair_radius(const nequip_loader *in, int pair)
+{
+  const int n = in->net->n_slots;
+  return in->radius ? in->radius[in->element[pair / n]] + in->radius[in->element[pair % n]] : 0.0;
+}
+
+/* Units that do not depend on the pair are made once. */
+mlff_status nequip_make_units(nequip_loader *in, const mlff_nequip_terms_args *network, int pair)
+{
+  const int width = network->width[network->n_hidden - 1];
+  if (in->net->is_exact || (in->units && !in->net->has_pairs)) return MLFF_OK;
+  if (!in->units && !(in->units = nequip_zeros((size_t) in->net->n_rows * (size_t) width))) return nequip_no_memory(in);
+  nequip_unit_rows(network, nequip_pair_radius(in, pair), &in->net->table, in->units);
   return MLFF_OK;
 }
 
-/* With `last`: also reads the last matrix and computes its input units. */
+/* With `last`: also reads the last matrix. */
 mlff_status nequip_read_network(nequip_loader *in, int t, int n_weights, double **last)
 {
   const mlff_nequip_terms_args *a = &in->net->network;
@@ -64,7 +75,7 @@ mlff_status nequip_read_network(nequip_loader *in, int t, int n_weights, double 
       MLFF_TRY(mlff_buf_fill(in->net->backend, &in->net->layers[t].hidden[k], *w, (int64_t) n_out * n_in, in->error));
     n_in = n_out;
   }
-  return last ? make_units(in) : MLFF_OK;
+  return MLFF_OK;
 }
 
 /* row [n] = sum_h x[h] matrix[h], matrix [width][n] */
@@ -76,17 +87,16 @@ static void multiply(const double *restrict matrix, size_t n, size_t width, cons
 }
 
 /* R: without a table the transposed matrix, with a table its splines. */
-mlff_status nequip_make_rows(nequip_loader *in, const double *matrix, int n, double *rows)
+mlff_status nequip_make_rows(nequip_loader *in, const double *matrix, int n, int width, double *rows)
 {
-  const mlff_nequip_terms_args *a = &in->net->network;
-  const size_t ld = (size_t) n, width = (size_t) a->width[a->n_hidden - 1];
-  double *transposed = in->units ? nequip_zeros(width * ld) : rows;
+  const size_t ld = (size_t) n, n_units = (size_t) width;
+  double *transposed = in->units ? nequip_zeros(n_units * ld) : rows;
   if (!transposed) return nequip_no_memory(in);
   for (size_t o = 0; o < ld; o++)
-    for (size_t h = 0; h < width; h++) transposed[h * ld + o] = matrix[o * width + h];
+    for (size_t h = 0; h < n_units; h++) transposed[h * ld + o] = matrix[o * n_units + h];
   if (!in->units) return MLFF_OK;
   for (size_t q = 0; q < (size_t) in->net->n_rows; q++)
-    multiply(transposed, ld, width, in->units + q * width, rows + q * ld);
+    multiply(transposed, ld, n_units, in->units + q * n_units, rows + q * ld);
   free(transposed);
   return MLFF_OK;
 }

@@ -17,14 +17,14 @@ typedef double mlff_value;
  * error of eps value/h. The interval h with equal errors is close to the optimum (RMS error of forces of 27 water
  * molecules: 5e-6 eV/A for Nequix with 690 intervals, two to three times that with 500 or 3000). The fourth derivative
  * is estimated from 0.9 A on, by third differences of slopes at distances d that do not cross the onset. */
-int nequip_table_intervals(const mlff_nequip_terms_args *in)
+int nequip_table_intervals(const mlff_nequip_terms_args *in, double r0)
 {
   enum { N = 512 };
   const double d = in->basis.cutoff / N;
   const int first = (int) ceil(fmin(0.9 / d, N));
   double value[MLFF_NEQUIP_HIDDEN], slope[4][MLFF_NEQUIP_HIDDEN], most = 0.0, bend = 0.0;
   for (int m = first; m <= N; m++) {
-    mlff_nequip_hidden(in, m * d, value, slope[m % 4]);
+    mlff_nequip_hidden(in, r0, m * d, value, slope[m % 4]);
     const double *s0 = slope[m % 4], *s1 = slope[(m + 3) % 4], *s2 = slope[(m + 2) % 4], *s3 = slope[(m + 1) % 4];
     const int has_kink = in->basis.power <= 0 && in->basis.onset > (m - 3) * d && in->basis.onset < m * d;
     for (int c = 0; c < in->width[in->n_hidden - 1]; c++) {
@@ -50,13 +50,13 @@ void nequip_choose_table(const mlff_nequip_basis *basis, int n, mlff_painn_basis
 }
 
 /* The spline through knots `first` to `last`. */
-static void spline(const mlff_nequip_terms_args *in, int first, int last, double h, double *rows)
+static void spline(const mlff_nequip_terms_args *in, double r0, int first, int last, double h, double *rows)
 {
   const int width = in->width[in->n_hidden - 1];
   const size_t ld = (size_t) width, bytes = ld * sizeof *rows;
   double value[MLFF_NEQUIP_HIDDEN], slope[MLFF_NEQUIP_HIDDEN];
   for (int m = first; m <= last; m++) {
-    mlff_nequip_hidden(in, m * h, value, slope);
+    mlff_nequip_hidden(in, r0, m * h, value, slope);
     memcpy(rows + (size_t) (m - first + 1) * ld, value, bytes);
     if (m == first) memcpy(rows, slope, bytes);
     if (m == last) memcpy(rows + (size_t) (last - first + 2) * ld, slope, bytes);
@@ -64,10 +64,10 @@ static void spline(const mlff_nequip_terms_args *in, int first, int last, double
   mlff_spline_solve(rows, last - first, width, h);
 }
 
-void nequip_unit_rows(const mlff_nequip_terms_args *in, const mlff_painn_basis *table, double *rows)
+void nequip_unit_rows(const mlff_nequip_terms_args *in, double r0, const mlff_painn_basis *table, double *rows)
 {
   const int n = table->n, split = table->split;
   const double h = table->cutoff / n;
-  if (split) spline(in, 0, split, h, rows);
-  spline(in, split, n, h, rows + (size_t) (split ? split + 3 : 0) * (size_t) in->width[in->n_hidden - 1]);
+  if (split) spline(in, r0, 0, split, h, rows);
+  spline(in, r0, split, n, h, rows + (size_t) (split ? split + 3 : 0) * (size_t) in->width[in->n_hidden - 1]);
 }

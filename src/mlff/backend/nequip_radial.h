@@ -23,12 +23,38 @@ MLFF_MATH double mlff_nequip_cutoff(const mlff_nequip_basis *b, double r, double
   return r < b->onset ? 1.0 : (c2 - r2) * (c2 - r2) * (c2 + 2 * r2 - 3 * o2) / w;
 }
 
-/* prefactor sin(k r)/r times the cutoff function f, and its slope; finite at 0. */
-MLFF_MATH double mlff_nequip_function(const mlff_nequip_basis *b, double k, double r, double f, double df,
+/* t of mlff_nequip_transform at r, and its slope. */
+MLFF_MATH double mlff_nequip_argument(const mlff_nequip_basis *b, double r0, double r, double *slope)
+{
+  if (b->transform == MLFF_NEQUIP_AGNESI) {
+    const double x = r / r0, xp = pow(x, b->p - 1), xs = pow(x, b->p - b->q), w = 1 / (1 + xs);
+    const double t = 1 / (1 + b->a * xp * x * w);
+    *slope = -b->a * xp * (b->p + b->q * xs) * w * w * t * t / r0;
+    return t;
+  }
+  if (b->transform == MLFF_NEQUIP_SOFT) {
+    const double r1 = 0.75 * r0, r2 = 4.0 / 3.0 * r0, c = b->a / (r2 - r1), w = tanh(c * (r - 0.5 * (r1 + r2)));
+    *slope = 0.5 * (1 + w) + 0.5 * (r - r1) * (1 - w * w) * c;
+    return r1 + 0.5 * (r - r1) * (1 + w);
+  }
+  *slope = 1;
+  return r;
+}
+
+/* The radial function with frequency or center k at t, dt = dt/dr, times the cutoff function f, and its slope by r;
+ * finite at 0. */
+MLFF_MATH double mlff_nequip_function(const mlff_nequip_basis *b, double k, double t, double dt, double f, double df,
                                       double *slope)
 {
-  const double s = sin(k * r), value = r > 0 ? s / r : k, d = r > 0 ? (k * cos(k * r) - value) / r : 0.0;
-  *slope = b->prefactor * (d * f + value * df);
+  double value, d;
+  if (b->coefficient != 0) {
+    value = exp(b->coefficient * (t - k) * (t - k));
+    d = 2 * b->coefficient * (t - k) * value;
+  } else {
+    value = t > 0 ? sin(k * t) / t : k;
+    d = t > 0 ? (k * cos(k * t) - value) / t : 0.0;
+  }
+  *slope = b->prefactor * (d * dt * f + value * df);
   return b->prefactor * value * f;
 }
 
@@ -40,15 +66,24 @@ MLFF_MATH double mlff_nequip_silu(double x, double gain, double *slope)
   return gain * x * s;
 }
 
+/* act of a radial network and its slope */
+MLFF_MATH double mlff_nequip_activation(int is_density, double x, double gain, double *slope)
+{
+  if (!is_density) return mlff_nequip_silu(x, gain, slope);
+  const double y = tanh(x * x);
+  *slope = 2 * x * (1 - y * y);
+  return y;
+}
+
 /* Units of the last hidden layer at r < cutoff (mlff_nequip_terms_args): value and slope [MLFF_NEQUIP_HIDDEN], of which
- * the first width[n_hidden - 1] are written. */
-MLFF_MATH void mlff_nequip_hidden(const mlff_nequip_terms_args *a, double r, real *value, real *slope)
+ * the first width[n_hidden - 1] are written. r0: radius of the pair. */
+MLFF_MATH void mlff_nequip_hidden(const mlff_nequip_terms_args *a, double r0, double r, real *value, real *slope)
 {
   real in[MLFF_NEQUIP_HIDDEN], d_in[MLFF_NEQUIP_HIDDEN];
-  double df, d;
-  const double f = mlff_nequip_cutoff(&a->basis, r, &df);
+  double df, d, dt;
+  const double f = mlff_nequip_cutoff(&a->basis, r, &df), t = mlff_nequip_argument(&a->basis, r0, r, &dt);
   for (int n = 0; n < a->basis.n; n++) {
-    value[n] = (real) mlff_nequip_function(&a->basis, (double) ((const real *) a->frequency)[n], r, f, df, &d);
+    value[n] = (real) mlff_nequip_function(&a->basis, (double) ((const real *) a->frequency)[n], t, dt, f, df, &d);
     slope[n] = (real) d;
   }
   for (int k = 0, n_in = a->basis.n; k < a->n_hidden; n_in = a->width[k++]) {
@@ -63,7 +98,7 @@ MLFF_MATH void mlff_nequip_hidden(const mlff_nequip_terms_args *a, double r, rea
         x += w[c] * in[c];
         dx += w[c] * d_in[c];
       }
-      value[o] = (real) mlff_nequip_silu((double) x, a->gain, &d);
+      value[o] = (real) mlff_nequip_activation(a->is_density, (double) x, a->gain, &d);
       slope[o] = (real) d * dx;
     }
   }

@@ -93,7 +93,9 @@ typedef struct mlff_repulsion_pair {
 
 typedef struct mlff_repulsion {
   int n_species;
+  int is_always;  /* part of the network: added in every step, not only if edges->is_close */
   double reach;   /* A, the largest cutoff of a pair                         */
+  double power;   /* of mlff_zbl */
   mlff_buf pairs; /* mlff_repulsion_pair [n_species][n_species], symmetric   */
 } mlff_repulsion;
 
@@ -123,7 +125,7 @@ typedef struct mlff_edges {
 /* ---- repulsion.c ------------------------------------------------------------------------------------------------ */
 
 /* Adds edges->repulsion to the outputs of a network, half of a pair's energy to each atom. Called only if
- * edges->is_close.
+ * edges->is_close or repulsion->is_always.
  *   grad           real [n_edges][4] += dE/d(x_j - x_i); fourth element untouched
  *   node_energy    real [n_local] +=, or NULL
  *   member_energy  real [n_members][n_local] +=, or NULL */

@@ -45,20 +45,22 @@ typedef struct mlff_mace_start_args {
  *   a, grad_a  real [n][a_row.ld]; p, grad_p  real [n][p_row.ld]
  *   terms      int32, on the backend: for each M: number of i; for each i: i, number of j; for each j: j, number of k,
  *              all k
- *   coef       real [n_slots][n_coef][channels]: c_i, c_ij, c_ijk in the order in which `terms` names them */
+ *   coef       real [n_slots][n_coef][channels]: c_i, c_ij, c_ijk in the order in which `terms` names them
+ *   density    real, one in each row of MLFF_NEQUIP_BLOCK: divides a first; NULL: 1. grad_density: its adjoint */
 typedef struct mlff_mace_product_args {
   mlff_mace_atoms atoms;
   mlff_nequip_row a_row, p_row;
   const int32_t *terms;
   const void *coef;
   int64_t n_coef;
-  const void *a, *grad_p;
-  void *p, *grad_a;
+  const void *a, *density, *grad_p;
+  void *p, *grad_a, *grad_density;
 } mlff_mace_product_args;
 
 /* mace_readout of scalars x, n_channels each: energy o and its gradient by x.
  *   n_hidden = 0: o = weight . x, weight real [n_channels]
- *   else          o = last . act(weight x), act = gain silu, weight real [n_hidden][n_channels], last real [n_hidden]
+ *   else          o = last . act(weight x), weight real [n_hidden][n_channels], last real [n_hidden],
+ *                 act = gain silu, or gain tanh with `is_tanh`
  *   energy  real [n]: (+)= o; NULL: not wanted
  *   grad    real [n][ld]: (+)= do/dx in the first n_channels columns; NULL: not wanted */
 typedef struct mlff_mace_readout_args {
@@ -68,6 +70,7 @@ typedef struct mlff_mace_readout_args {
   const void *x;
   const void *weight, *last;
   double gain;
+  int is_tanh;
   void *energy, *grad;
   int add_energy, add_grad; /* += instead of = */
 } mlff_mace_readout_args;

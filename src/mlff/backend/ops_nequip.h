@@ -41,18 +41,27 @@ typedef struct mlff_nequip_row {
  * network, and coef the units of its last hidden layer, computed by nequip_terms (`terms`).
  */
 
-/* Functions b_n(r) f(r), n < n_basis: b_n = prefactor sin(frequency_n r)/r, and f one of two cutoff functions. */
+/* What radial functions take instead of the distance r of a pair with radius r0, x = r/r0:
+ *   AGNESI  t = 1/(1 + a x^p/(1 + x^(p-q)))
+ *   SOFT    t = r_1 + (r - r_1)(1 + tanh(a (r - (r_1 + r_2)/2)/(r_2 - r_1)))/2, r_1 = 3/4 r0, r_2 = 4/3 r0 */
+typedef enum mlff_nequip_transform { MLFF_NEQUIP_DISTANCE, MLFF_NEQUIP_AGNESI, MLFF_NEQUIP_SOFT } mlff_nequip_transform;
+
+/* Functions b_n(t) f(r), n < n_basis: b_n = prefactor sin(frequency_n t)/t, or exp(coefficient (t - frequency_n)^2) if
+ * the coefficient is not 0, and f one of two cutoff functions. */
 typedef struct mlff_nequip_basis {
   int n;
-  double cutoff, prefactor;
+  mlff_nequip_transform transform;
+  double a, p, q; /* of the transform */
+  double cutoff, prefactor, coefficient;
   double power; /* p of 1 - (p+1)(p+2)/2 x^p + p(p+2) x^(p+1) - p(p+1)/2 x^(p+2), x = r/cutoff; 0: the other one */
   double onset; /* XPLOR: 1 to here, then (c^2-r^2)^2 (c^2+2r^2-3o^2)/(c^2-o^2)^3 with cutoff c and onset o      */
 } mlff_nequip_basis;
 
 /* nequip_terms: coef_t = act(h_t) and its slope for each edge, h the last hidden layer of
- *   h_0 = A_0 B(r),  h_k = A_k act(h_{k-1}),  act = silu * gain.
+ *   h_0 = A_0 B(r),  h_k = A_k act(h_{k-1}),  act(h) = gain silu(h), or tanh(h^2) with `is_density`.
  *   frequency  real [n_basis]
  *   weight     A_k: real [width[k]][width[k-1] or n_basis], k < n_hidden
+ *   radius     real [n_pairs]: r0 by the pair of lines; NULL without a transform
  *   terms      real [n_edges][2][n_terms]: coef, slope; zeros from width[n_hidden-1] on */
 typedef struct mlff_nequip_terms_args {
   const struct mlff_edges *edges;
@@ -61,6 +70,9 @@ typedef struct mlff_nequip_terms_args {
   int n_hidden, width[4];
   const void *weight[4];
   double gain;
+  int is_density;
+  const mlff_painn_radial *lines;
+  const void *radius;
   int n_terms;
   void *terms;
 } mlff_nequip_terms_args;

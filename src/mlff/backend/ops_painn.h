@@ -41,8 +41,11 @@ typedef struct mlff_painn_basis {
   int split;   /* of CUBIC, where a table has a kink at this knot; 0: none                                 */
   int n_terms; /* 4 for CUBIC, else n + 1 rounded up to a multiple of MLFF_PAINN_BLOCK                     */
   double cutoff;
-  mlff_buf first;  /* real [n_terms] GAUSSIAN: centers, BESSEL: freqs; zeros after n                       */
-  mlff_buf second; /* real [n_terms] GAUSSIAN: 1/width^2                                                   */
+  const int32_t *slot; /* on the backend: [n_species], position of a species, -1: cannot occur. NULL: no pairs     */
+  int n_slots;
+  int32_t pair_rows; /* rows of R of a pair of species, by edge_lines; 0: R does not depend on the pair            */
+  mlff_buf first;    /* real [n_terms] GAUSSIAN: centers, BESSEL: freqs; zeros after n                       */
+  mlff_buf second;   /* real [n_terms] GAUSSIAN: 1/width^2                                                   */
 } mlff_painn_basis;
 
 /* The spline of a basis CUBIC. */
@@ -54,8 +57,9 @@ typedef struct mlff_painn_spline {
 /* Radial data of all edges, for all layers, forward and backward. CUBIC fills whole lines, the others `terms` and the
  * elements u, 1/r and indices of lines, with first row 0: with two bases on the same radial data call CUBIC last. A
  * line contains coef[4], slope[4] (CUBIC only), u = vec/r, 1/r, and from the address of element 12 four int32: first
- * row (CUBIC, else 0), node of the neighbor, species of the neighbor, 0.
- *   edge_lines    lines, for a basis CUBIC
+ * row (CUBIC, else 0), node of the neighbor, species of the neighbor, pair of species (edge_lines, else 0).
+ *   edge_lines    lines, for a basis CUBIC; with `slot` pair = slot of the center * n_slots + slot of the neighbor, and
+ *                 pair * pair_rows is added to the first row
  *   painn_radial  input of moments and messages: terms; on the CPU lines; on a GPU the spline, from which they compute
  *                 lines */
 typedef struct mlff_painn_radial {

@@ -43,6 +43,8 @@ typedef struct mlff_modelfile_head {
 
   /* [n_elements][n_elements] repulsion.cutoffs in A, 0 for none. NULL without the block repulsion. */
   const double *repulsion;
+  /* repulsion.p (0: kind zbl), exponent, prefactor and scale of kind mace. */
+  double repulsion_power, repulsion_exponent, repulsion_prefactor, repulsion_scale;
 } mlff_modelfile_head;
 const mlff_modelfile_head *mlff_modelfile_get_head(const mlff_modelfile *file);
 

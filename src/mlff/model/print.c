@@ -91,7 +91,10 @@ void mlff_model_print(const mlff_model *model, FILE *out)
   fprintf(out, "architecture   %s: %s\n", i->architecture, i->citation);
   print_elements(model, out);
   fprintf(out, "cutoff         %g A\n", i->cutoff);
-  print_pairs(model, "repulsion      zbl, below", model->head->repulsion, out);
+  if (model->head->repulsion_power > 0)
+    fprintf(out, "repulsion      zbl with the constants of MACE, below sums of covalent radii\n");
+  else
+    print_pairs(model, "repulsion      zbl, below", model->head->repulsion, out);
   fprintf(out, "parameters     %lld", (long long) i->n_parameters);
   if (i->n_members_of_file > 1) fprintf(out, " in %d members", i->n_members_of_file);
   fprintf(out, "\nweights        %s, sha256 %s\n", a->weights_file, i->sha256);

@@ -4,7 +4,7 @@
  * captured and replayed from then on; mlff_model_record captures it before a run. After a new list another plain step
  * decides: the captured step remains valid if the plain step launched the same work. A replayed step with more edges
  * than the arrays can store computes nothing and is run again op by op. So are steps with atoms within the cutoffs of
- * the model file's repulsion: they are never captured, so that captured steps do not contain the repulsion.
+ * the model file's repulsion, unless every step adds it: they are never captured.
  *
  * With features of other ranks, the backend captures the parts between exchanges. Each rank decides for itself, because
  * all kinds of steps make the same exchanges: a replayed step is abandoned before its first exchange or not at all. A
@@ -57,12 +57,24 @@ void mlff_replay_open(mlff_model *m, const mlff_options *options)
   m->backend->records = r->is_on;
 }
 
+/* 1 if captured steps contain the repulsion. The gradients of direct models are outputs of their own. */
+static int is_captured(const mlff_model *m)
+{
+  return m->repulsion.is_always && (m->info.traits & MLFF_CONSERVATIVE);
+}
+
+/* 1 if a pair is close enough for a repulsion that captured steps do not contain. */
+static int needs_repulsion(const mlff_model *m)
+{
+  return (m->edges.is_close || m->repulsion.is_always) && !is_captured(m);
+}
+
 /* 1 if this step may be replayed or captured. */
 static int can_replay(const mlff_model *m, const mlff_graph *graph, const mlff_result *result)
 {
   if (result->member_forces) return 0; /* separate evaluations */
   if (!m->replay.is_on || graph->list_id == 0) return 0;
-  if (m->edges.is_close) return 0; /* the last step needed the repulsion, so the next one will */
+  if (needs_repulsion(m)) return 0; /* the last step needed it, so the next one will */
   return m->replay.list_id == graph->list_id && m->edges.list_id == graph->list_id;
 }
 
@@ -135,6 +147,7 @@ static mlff_status record_calls(mlff_model *m, const mlff_graph *graph, const ml
   mlff_spans_restart(m->backend);
   MLFF_TRY(m->backend->ops->edges(m->backend, graph, m->head->cutoff, &m->edges, error));
   MLFF_TRY(m->arch->evaluate(m->net, &in, &m->replay.out, error));
+  if (is_captured(m)) MLFF_TRY(mlff_repulsion_add(m, &m->replay.out, error));
   return mlff_step_downloads(m, &m->host_view.graph, &m->replay.out, result, error);
 }
 
@@ -216,8 +229,8 @@ mlff_status mlff_replay_step(mlff_model *m, const mlff_graph *graph, const mlff_
     return plain_step(m, graph, halo, result, error);
   }
   if (!status) status = mlff_step_check_distance(m, &m->host_view.graph, error);
-  /* captured steps do not contain the repulsion; after an error the exchanges must still be made */
-  if ((!status && m->edges.is_close) || (status && mlff_replay_has_exchanges(m, halo))) {
+  /* after an error the exchanges must still be made */
+  if ((!status && needs_repulsion(m)) || (status && mlff_replay_has_exchanges(m, halo))) {
     ops->finish(m->backend);
     return plain_step(m, graph, halo, result, error);
   }

@@ -2,7 +2,7 @@
  *
  * It is a pair potential. Its gradients and energies are added to those of the network, edge by edge, before forces,
  * virials and energies of atoms and members are computed from them. The op `edges` finds out whether a pair is close
- * enough; other steps skip the repulsion.
+ * enough; other steps skip the repulsion. That of kind mace is a part of a trained model, and added in every step.
  */
 #include "model_impl.h"
 
@@ -13,17 +13,45 @@
 /* e^2/(4 pi epsilon_0) in eV A, and the screening length of Ziegler, Biersack and Littmark, with the values of LAMMPS
  * pair_style zbl. */
 static const double coulomb = 14.399645, screening = 0.46850, exponent = 0.23;
+/* The same of MACE, which reads the exponent and a factor of the screening length from its file. */
+static const double mace_coulomb = 14.3996, mace_screening = 0.529;
 
 /* ---- the block -------------------------------------------------------------------------------------------------- */
 
+/* The cutoff of a pair is the sum of the radii of its elements. */
+static mlff_status read_mace(mlff_modelfile *f, const mlff_yaml *block, mlff_error *error)
+{
+  mlff_modelfile_head *h = &f->head;
+  const mlff_yaml *radii = NULL;
+  const int n = h->n_elements;
+  double *cutoffs = mlff_arena_alloc(f->arena, (size_t) n * (size_t) n, sizeof *cutoffs);
+  if (!cutoffs) return mlff_fail(error, MLFF_E_NOMEM, "%s: out of memory", f->path);
+  MLFF_TRY(mlff_yaml_double(f, block, "p", 2.0, 64.0, &h->repulsion_power, error));
+  MLFF_TRY(mlff_yaml_double(f, block, "exponent", 0.01, 1.0, &h->repulsion_exponent, error));
+  MLFF_TRY(mlff_yaml_double(f, block, "prefactor", 0.01, 10.0, &h->repulsion_prefactor, error));
+  MLFF_TRY(mlff_yaml_double(f, block, "scale", 0.0, 1e6, &h->repulsion_scale, error));
+  MLFF_TRY(mlff_yaml_map(f, block, "radii", &radii, error));
+  for (int s = 0; s < n; s++) {
+    double radius = 0;
+    MLFF_TRY(mlff_yaml_double(f, radii, h->elements[s], 0.01, 10.0, &radius, error));
+    for (int t = 0; t < n; t++) {
+      cutoffs[s * n + t] += radius;
+      cutoffs[t * n + s] += radius;
+    }
+  }
+  h->repulsion = cutoffs;
+  return MLFF_OK;
+}
+
 mlff_status mlff_repulsion_read(mlff_modelfile *f, mlff_error *error)
 {
-  static const char *const kinds[] = {"zbl", NULL};
+  static const char *const kinds[] = {"zbl", "mace", NULL};
   const mlff_yaml *block = NULL, *cutoffs = NULL;
   int kind = 0;
   if (!mlff_yaml_has(f->root, "repulsion")) return MLFF_OK;
   MLFF_TRY(mlff_yaml_map(f, f->root, "repulsion", &block, error));
   MLFF_TRY(mlff_yaml_choice(f, block, "kind", kinds, &kind, error));
+  if (kind) return read_mace(f, block, error);
   MLFF_TRY(mlff_yaml_map(f, block, "cutoffs", &cutoffs, error));
   if (!cutoffs->first) return mlff_yaml_fail(f, cutoffs, error, "has no pair; remove the block repulsion");
   return mlff_pairs_read(f, cutoffs, &f->head.repulsion, error);
@@ -39,10 +67,15 @@ static double fill_pairs(const mlff_modelfile_head *h, mlff_repulsion_pair *pair
     for (int t = 0; t < h->n_elements; t++) {
       const double zs = mlff_atomic_number(h->elements[s]), zt = mlff_atomic_number(h->elements[t]);
       const double cutoff = h->repulsion[s * h->n_elements + t];
-      pairs[s * h->n_elements + t] =
-          (mlff_repulsion_pair){.cutoff = cutoff,
-                                .inverse = (pow(zs, exponent) + pow(zt, exponent)) / screening,
-                                .factor = 0.5 * coulomb * zs * zt / h->energy_in_ev};
+      const double power = h->repulsion_exponent;
+      mlff_repulsion_pair *pair = &pairs[s * h->n_elements + t];
+      *pair = (mlff_repulsion_pair){.cutoff = cutoff,
+                                    .inverse = (pow(zs, exponent) + pow(zt, exponent)) / screening,
+                                    .factor = 0.5 * coulomb * zs * zt / h->energy_in_ev};
+      if (h->repulsion_power > 0) {
+        pair->inverse = (pow(zs, power) + pow(zt, power)) / (h->repulsion_prefactor * mace_screening);
+        pair->factor = 0.5 * mace_coulomb * zs * zt * h->repulsion_scale;
+      }
       reach = fmax(reach, cutoff);
     }
   }
@@ -57,6 +90,8 @@ mlff_status mlff_repulsion_open(mlff_model *m, mlff_error *error)
   mlff_repulsion_pair *pairs = calloc(n, sizeof *pairs);
   if (!pairs) return mlff_fail(error, MLFF_E_NOMEM, "out of memory");
   r->n_species = m->head->n_elements;
+  r->power = m->head->repulsion_power;
+  r->is_always = r->power > 0;
   r->reach = fill_pairs(m->head, pairs);
   mlff_status status = mlff_buf_reserve(m->backend, &r->pairs, n * sizeof *pairs, error);
   if (!status) status = m->backend->ops->upload(m->backend, r->pairs.data, pairs, n * sizeof *pairs, error);
@@ -94,7 +129,7 @@ mlff_status mlff_repulsion_add(mlff_model *m, mlff_arch_outputs *out, mlff_error
 {
   if (!m->edges.repulsion) return MLFF_OK;
   if (out->direct) MLFF_TRY(reserve_direct(m, error));
-  if (!m->edges.is_close) return MLFF_OK;
+  if (!m->edges.is_close && !m->repulsion.is_always) return MLFF_OK;
   if (out->direct) zero_direct(m, out);
   const mlff_repulsion_args args = {.edges = &m->edges,
                                     .grad = out->edge_grad,

@@ -57,14 +57,20 @@ void MLFF_CPU(mace_start_cpu)(mlff_backend *backend, const mlff_mace_start_args 
 
 enum { HARMONICS = MLFF_NEQUIP_HARMONICS };
 
+/* What multiplies a of atom i. */
+MLFF_INLINE real inverse_density(const mlff_mace_product_args *a, int64_t i)
+{
+  return a->density ? 1 / ((const real *) a->density)[i * MLFF_NEQUIP_BLOCK] : 1;
+}
+
 /* One vector of channels. */
-MLFF_INLINE void product_forward(const mlff_mace_product_args *a, const real *coef, const real *in, int64_t n,
-                                 real *out)
+MLFF_INLINE void product_forward(const mlff_mace_product_args *a, const real *coef, const real *in, real scale,
+                                 int64_t n, real *out)
 {
   const int32_t *t = a->terms;
   vreal x[HARMONICS];
   const int n_a = n_components(&a->a_row), n_p = n_components(&a->p_row);
-  for (int k = 0; k < n_a; k++) x[k] = vload(in + k * n);
+  for (int k = 0; k < n_a; k++) x[k] = scale * vload(in + k * n);
   for (int p = 0; p < n_p; p++) {
     vreal sum = vset(0);
     for (int n_i = *t++; n_i > 0; n_i--) {
@@ -84,15 +90,15 @@ MLFF_INLINE void product_forward(const mlff_mace_product_args *a, const real *co
   }
 }
 
-/* reverses product_forward: g = dE/dp, grad = dE/da */
-MLFF_INLINE void product_backward(const mlff_mace_product_args *a, const real *coef, const real *in, const real *g,
-                                  int64_t n, real *grad)
+/* reverses product_forward: g = dE/dp, grad = dE/da; returns the part of dE/dscale * scale */
+MLFF_INLINE vreal product_backward(const mlff_mace_product_args *a, const real *coef, const real *in, const real *g,
+                                   real scale, int64_t n, real *grad)
 {
   const int32_t *t = a->terms;
   vreal x[HARMONICS], gx[HARMONICS];
   const int n_a = n_components(&a->a_row), n_p = n_components(&a->p_row);
   for (int k = 0; k < n_a; k++) {
-    x[k] = vload(in + k * n);
+    x[k] = scale * vload(in + k * n);
     gx[k] = vset(0);
   }
   for (int p = 0; p < n_p; p++) {
@@ -118,7 +124,12 @@ MLFF_INLINE void product_backward(const mlff_mace_product_args *a, const real *c
       gx[i] += gp * si;
     }
   }
-  for (int k = 0; k < n_a; k++) vstore(grad + k * n, gx[k]);
+  vreal sum = vset(0);
+  for (int k = 0; k < n_a; k++) {
+    vstore(grad + k * n, scale * gx[k]);
+    sum += gx[k] * x[k];
+  }
+  return sum;
 }
 
 void MLFF_CPU(mace_product_cpu)(mlff_backend *backend, const mlff_mace_product_args *a)
@@ -133,7 +144,8 @@ void MLFF_CPU(mace_product_cpu)(mlff_backend *backend, const mlff_mace_product_a
       continue;
     }
     const real *in = (const real *) a->a + i * a->a_row.ld, *coef = (const real *) a->coef + slot * a->n_coef * n;
-    for (int64_t c = 0; c < n; c += MLFF_VLEN) product_forward(a, coef + c, in + c, n, p + c);
+    const real scale = inverse_density(a, i);
+    for (int64_t c = 0; c < n; c += MLFF_VLEN) product_forward(a, coef + c, in + c, scale, n, p + c);
   }
 }
 
@@ -150,7 +162,10 @@ void MLFF_CPU(mace_product_backward_cpu)(mlff_backend *backend, const mlff_mace_
     }
     const real *in = (const real *) a->a + i * a->a_row.ld, *coef = (const real *) a->coef + slot * a->n_coef * n;
     const real *g = (const real *) a->grad_p + i * a->p_row.ld;
-    for (int64_t c = 0; c < n; c += MLFF_VLEN) product_backward(a, coef + c, in + c, g + c, n, grad + c);
+    const real scale = inverse_density(a, i);
+    vreal sum = vset(0);
+    for (int64_t c = 0; c < n; c += MLFF_VLEN) sum += product_backward(a, coef + c, in + c, g + c, scale, n, grad + c);
+    if (a->grad_density) ((real *) a->grad_density)[i * MLFF_NEQUIP_BLOCK] = -scale * vsum(sum);
   }
 }
 
@@ -169,6 +184,14 @@ static void add_row(real factor, const real *w, int n, real *grad)
   for (int c = 0; c < n; c += MLFF_VLEN) vstore(grad + c, vload(grad + c) + factor * vload(w + c));
 }
 
+/* silu or tanh, and its slope */
+static real activate(real v, int is_tanh, real *slope)
+{
+  const real s = (real) (is_tanh ? tanh((double) v) : 1.0 / (1.0 + exp(-(double) v)));
+  *slope = is_tanh ? 1 - s * s : s * (1 + v * (1 - s));
+  return is_tanh ? s : v * s;
+}
+
 /* Energy of an atom; its gradient is added to grad. */
 static real readout_atom(const mlff_mace_readout_args *a, const real *x, real *grad)
 {
@@ -180,10 +203,10 @@ static real readout_atom(const mlff_mace_readout_args *a, const real *x, real *g
   }
   real energy = 0;
   for (int h = 0; h < a->n_hidden; h++, w += n) {
-    const real v = dot(w, x, n), s = (real) (1.0 / (1.0 + exp(-(double) v)));
-    const real last = ((const real *) a->last)[h] * (real) a->gain;
-    energy += last * v * s;
-    if (grad) add_row(last * s * (1 + v * (1 - s)), w, n, grad);
+    real slope;
+    const real v = activate(dot(w, x, n), a->is_tanh, &slope), last = ((const real *) a->last)[h] * (real) a->gain;
+    energy += last * v;
+    if (grad) add_row(last * slope, w, n, grad);
   }
   return energy;
 }

@@ -5,6 +5,12 @@
 
 /* ---- radial network ---------------------------------------------------------------------------------------------- */
 
+static double edge_radius(const mlff_nequip_terms_args *a, int64_t e)
+{
+  const real *line = (const real *) a->lines->line.data + e * MLFF_PAINN_LINE;
+  return (double) ((const real *) a->radius)[line_load_index(line).pair];
+}
+
 void MLFF_CPU(nequip_terms_cpu)(mlff_backend *backend, const mlff_nequip_terms_args *a)
 {
   (void) backend;
@@ -13,7 +19,8 @@ void MLFF_CPU(nequip_terms_cpu)(mlff_backend *backend, const mlff_nequip_terms_a
   const int width = a->width[a->n_hidden - 1];
   for (int64_t e = 0; e < a->edges->n_edges; e++, terms += 2 * a->n_terms) {
     real value[MLFF_NEQUIP_HIDDEN], slope[MLFF_NEQUIP_HIDDEN];
-    mlff_nequip_hidden(a, (double) vec[e][3], value, slope);
+    const double r0 = a->radius ? edge_radius(a, e) : 0;
+    mlff_nequip_hidden(a, r0, (double) vec[e][3], value, slope);
     memcpy(terms, value, (size_t) width * sizeof *terms);
     memcpy(terms + a->n_terms, slope, (size_t) width * sizeof *terms);
     for (int t = width; t < a->n_terms; t++) terms[t] = terms[a->n_terms + t] = 0;

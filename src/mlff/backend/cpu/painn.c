@@ -29,6 +29,24 @@ static void fill_cubic(const mlff_painn_basis *basis, const mlff_edges *edges, r
   }
 }
 
+/* Tags lines with their pair of species, whose rows follow those of the pairs before. */
+static void add_pairs(const mlff_painn_basis *basis, const mlff_edges *edges, real *line)
+{
+  const int64_t *row = edges->row.data;
+  const int32_t *center_species = edges->center_species.data;
+  for (int32_t i = 0; i < edges->n_local; i++) {
+    const int32_t center = row[i] < row[i + 1] ? basis->slot[center_species[i]] : -1;
+    for (int64_t e = row[i]; e < row[i + 1]; e++, line += MLFF_PAINN_LINE) {
+      line_index index = line_load_index(line);
+      const int32_t neighbor = basis->slot[index.species];
+      if (center < 0 || neighbor < 0) continue;
+      index.pair = center * basis->n_slots + neighbor;
+      index.first += index.pair * basis->pair_rows;
+      memcpy(line + LINE_INDEX, &index, sizeof index);
+    }
+  }
+}
+
 /* ---- Gaussian and Bessel functions with a cosine cutoff --------------------------------------------------------- */
 
 /* sin(x) and cos(x) for |x| < 1000: x = m pi/2 + y with |y| <= pi/4, both by their Taylor series, then the quadrant. */
@@ -114,6 +132,7 @@ mlff_status MLFF_CPU(edge_lines_cpu)(mlff_backend *backend, const mlff_painn_bas
 {
   MLFF_TRY(mlff_reserve_edge_lines(backend, basis, edges, radial, error));
   fill_cubic(basis, edges, radial->line.data);
+  if (basis->slot) add_pairs(basis, edges, radial->line.data);
   return MLFF_OK;
 }
 
