@@ -46,14 +46,25 @@ def test_says_what_is_inside(wheel):
     about = listed["metadata"]["component"]
     assert f"{about['name']}-{about['version']}.dist-info" == folder
     found = {one["name"]: one for one in listed["components"]}
-    assert sorted(found) == ["libyaml", "nequix-oam-1-pft"] and found["libyaml"]["version"] == "0.2.5", found
-    assert all(one["licenses"] == [{"license": {"id": "MIT"}}] for one in (about, *found.values()))
+    assert found["libyaml"]["version"] == "0.2.5", found
+    licenses = {name: [one["license"]["id"] for one in part["licenses"]] for name, part in found.items()}
+    assert licenses == {
+        "libyaml": ["MIT"],
+        "nequix-oam-1-pft": ["MIT"],
+        "tensornet-matpes-r2scan": ["BSD-3-Clause"],
+        "tensornet-local-matpes-pbe": ["BSD-3-Clause"],
+    }
+    assert about["licenses"] == [{"license": {"id": "MIT"}}]
     names = [name for name in archive.namelist() if not name.endswith("/")]
     texts = [name for name in names if name.startswith(f"{folder}/licenses/")]
-    assert sorted(map(os.path.basename, texts)) == ["LICENSE", "LICENSE.libyaml", "LICENSE.nequix"]
-    assert all(b"Permission is hereby granted" in archive.read(name) for name in texts)
+    assert sorted(map(os.path.basename, texts)) == ["LICENSE", "LICENSE.libyaml", "LICENSE.nequix", "LICENSE.tensornet"]
+    for name in texts:
+        opening = b"Redistribution and use" if name.endswith("tensornet") else b"Permission is hereby granted"
+        assert opening in archive.read(name), name
     metadata = archive.read(f"{folder}/METADATA").decode()
-    assert "\nLicense-Expression: MIT\n" in metadata and metadata.count("\nLicense-File: ") >= 2, metadata[:2000]
+    assert "\nLicense-Expression: MIT AND BSD-3-Clause\n" in metadata and metadata.count("\nLicense-File: ") >= 2, (
+        metadata[:2000]
+    )
 
 
 def test_pair_style_without_plugin_load(environment, tmp_path):
@@ -88,6 +99,7 @@ def test_tools_have_their_files(environment, tmp_path):
         "train/fast/aev.c",
         "benchmarks/decks/in.bench",
         "models/LICENSE.nequix",
+        "models/LICENSE.tensornet",
     ):
         assert os.path.isfile(os.path.join(output.strip(), file)), file
 

@@ -14,6 +14,7 @@ import numpy as np
 from mlff_tools.certify import command as certify
 from mlff_tools.convert import command as convert
 from mlff_tools.convert import nequip as convert_nequip
+from mlff_tools.convert import tensornet as convert_tensornet
 from mlff_tools.model import engine, modelfile, reference
 from mlff_tools.train import recipe, recipe_certify, teachers
 
@@ -22,6 +23,7 @@ MODELS = sorted(glob.glob(os.path.join(FOLDER, "water-benzene-*.yaml")))
 RECIPES = sorted(glob.glob(os.path.join(FOLDER, "recipes", "*.yaml")))
 STUDENTS = [p for p in (os.path.join(FOLDER, os.path.basename(r)) for r in RECIPES) if os.path.exists(p)]
 UNIVERSAL = os.path.join(FOLDER, "nequix-oam-1-pft")
+TENSORNETS = ("tensornet-matpes-r2scan", "tensornet-local-matpes-pbe")
 BOND, ANGLE = 0.967, 104.5
 
 
@@ -208,6 +210,34 @@ class Universal(unittest.TestCase):
         self.assertEqual(len(head["elements"]), 89)
         self.assertEqual(head["domain"]["min_distance"], 0.6)
         self.assertNotIn("temperature", head["domain"])
+
+    @unittest.skipUnless(helpers.HAS_PUBLISHED, helpers.NO_PUBLISHED)
+    def test_tensornets(self):
+        """Every bit of the published weights, their licence, and numpy's numbers for every element."""
+        for name in TENSORNETS:
+            path = os.path.join(helpers.PUBLISHED, name + ".yaml")
+            expected, weights = convert_tensornet.described_model(*convert.read_description(path, "tensornet"), path)
+            head, tensors = model = modelfile.read(os.path.join(FOLDER, name))
+            self.assertEqual(set(tensors), set(weights))
+            for key, weight in weights.items():
+                self.assertEqual(tensors[key].tobytes(), weight.tobytes(), key)
+            for key in ("tensornet", "energy_offsets", "elements", "cutoff"):
+                self.assertEqual(head[key], expected[key])
+            self.assertEqual(head["domain"]["elements"], head["elements"])
+            tested = set()
+            for s in head["self_test"]["structures"]:
+                s = {**s, "cell": None if s["cell"] == "none" else s["cell"]}
+                tested |= set(s["elements"])
+                energy, forces, virial = reference.evaluate(model, s)
+                helpers.assert_near([energy], [s["energy"]], 1e-12, f"{s['name']}: energy")
+                helpers.assert_near(forces, s["forces"], 1e-12, f"{s['name']}: forces")
+                helpers.assert_near(virial, s["virial"], 1e-12, f"{s['name']}: virial")
+            self.assertEqual(tested, set(head["elements"]))
+        with (
+            open(os.path.join(FOLDER, "LICENSE.tensornet"), encoding="utf-8") as file,
+            open(os.path.join(helpers.PUBLISHED, "LICENSE.tensornet"), encoding="utf-8") as original,
+        ):
+            self.assertEqual(file.read(), original.read())
 
     def test_size(self):
         files = glob.glob(os.path.join(FOLDER, "**"), recursive=True)

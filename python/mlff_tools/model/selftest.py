@@ -161,7 +161,7 @@ def structures_for(model, paths, seen=None):
     if not paths:
         trained = model[0]["domain"]["elements"]
         standard = self_test_structures(trained)
-        if model[0]["architecture"] == "nequip":  # it costs the most per edge, and knows crystals
+        if model[0]["architecture"] in ("nequip", "tensornet"):  # for crystals
             standard = small_structures(trained) or standard
         found = [s for s in standard if seen is None or any(set(s["elements"]) <= x for x in seen)]
         return found
