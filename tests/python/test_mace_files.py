@@ -138,13 +138,22 @@ def test_constants_in_single_precision(tmp_path):
     assert mace_file.read(path)[0]["pair_repulsion"] == source["pair_repulsion"]
 
 
-@pytest.mark.parametrize("name", ["mace_tiny_off", "mace_tiny_one"])
-def test_command(tmp_path, name):
+@pytest.mark.parametrize(
+    "name, options",
+    [
+        ("mace_tiny_off", []),
+        ("mace_tiny_one", []),
+        ("mace_tiny_mpa", []),
+        ("mace_tiny_soft", []),
+        ("mace_tiny_heads", ["--head", "r2scan"]),
+    ],
+)
+def test_command(tmp_path, name, options):
     """The same model file as from the description."""
     path, models = written(tmp_path, name=name), []
     for source in (path, os.path.join(helpers.PUBLISHED, name + ".yaml")):
         with contextlib.redirect_stdout(io.StringIO()):
-            convert.main(["mace", source, "--no-self-test", "-o", str(tmp_path / "out")])
+            convert.main(["mace", source, "--no-self-test", *options, "-o", str(tmp_path / "out")])
         models.append(modelfile.read(str(tmp_path / "out")))
     (head, tensors), (expected, arrays) = models
     assert same_bits(tensors, arrays)

@@ -17,6 +17,8 @@ from mlff_tools.convert import mace_file
 from mlff_tools.model import against, modelfile, reference, selftest, structures
 
 TORCH_PYTHON = os.environ.get("MLFF_TORCH_PYTHON")
+AGNESI = {"distance_transform": "Agnesi", "pair_repulsion": True, "num_polynomial_cutoff": 6}
+SOFT = {"distance_transform": "Soft", "radial_type": "gaussian", "pair_repulsion": True, "correlation": [3, 2]}
 HERE = bool(importlib.util.find_spec("mace"))
 MISSING = "mace-torch is not installed in this Python (MLFF_TORCH_PYTHON runs these tests elsewhere)"
 
@@ -106,6 +108,8 @@ class Package(unittest.TestCase):
             {"first": "", "rest": "Residual", "hidden": "4x0e+4x1o+4x2e", "correlation": 2, "n_layers": 3},
             {"first": "", "rest": "", "hidden": "5x0e", "n_layers": 1, "max_ell": 1},
             {"first": "Residual", "rest": "Residual", "hidden": "5x0e", "scaled": False},
+            {"first": "Density", "rest": "DensityResidual", "hidden": "5x0e+5x1o", **AGNESI},
+            {"first": "Residual", "rest": "DensityResidual", "hidden": "5x0e", "scaled": False, **SOFT},
         ):
             saved = network(**arguments)
             model = self.described(saved)[1]

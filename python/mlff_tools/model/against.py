@@ -323,7 +323,7 @@ def differences(structure, a, b):
 
 def build(package, head, tensors):
     """The package's own network with the weights of a model file; Unsupported when it cannot have it."""
-    if "repulsion" in head:
+    if "repulsion" in head and (package, head["repulsion"]["kind"]) != ("mace", "mace"):
         raise Unsupported(f"the file has a short-range repulsion (repulsion), which {package} does not compute")
     return PACKAGES[package](head, tensors)
 

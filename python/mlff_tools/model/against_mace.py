@@ -24,6 +24,31 @@ def _orders(tensors, name):
     return {l: tensors[f"{name}.l{l}"] for l in range(4) if f"{name}.l{l}" in tensors}
 
 
+# What the skip acts on and what divides messages -> the package's class.
+BLOCKS = {
+    ("messages", "average"): "RealAgnosticInteractionBlock",
+    ("features", "average"): "RealAgnosticResidualInteractionBlock",
+    ("messages", "density"): "RealAgnosticDensityInteractionBlock",
+    ("features", "density"): "RealAgnosticDensityResidualInteractionBlock",
+}
+
+
+def _check(head, tensors, kinds, averages):
+    """Refuses what the package's constructor cannot make."""
+    p = head["mace"]
+    refuse(
+        "mace-torch",
+        {
+            "radial_network.fan_in": (p["radial_network"]["fan_in"], "sqrt"),
+            "number of kinds of blocks after the first layer": (len(set(kinds[1:])), min(1, p["n_layers"] - 1)),
+            "number of avg_num_neighbors": (len(averages), 1),
+            "hidden units in the readout of its last layer": (p["n_readout"] > 0, p["n_layers"] > 1),
+        },
+    )
+    if "repulsion" in head:
+        refuse("mace-torch", {"repulsion.scale": (head["repulsion"]["scale"], float(tensors["energy_scale"][0]))})
+
+
 class MACE:
     """A network built by mace-torch, in double from the start: else e3nn rounds its coefficients."""
 
@@ -35,50 +60,53 @@ class MACE:
         from mace.modules.models import ScaleShiftMACE, o3  # e3nn 0.4 cannot be imported before mace with PyTorch 2.6
 
         p, self.torch, self.cutoff = head["mace"], torch, head["cutoff"]
-        refuse(
-            "mace-torch",
-            {
-                "radial_network.fan_in": (p["radial_network"]["fan_in"], "sqrt"),
-                "radial_basis.kind": (p["radial_basis"]["kind"], "bessel"),
-                "distance_transform.kind": (p["distance_transform"]["kind"], "none"),
-                "divisor": (set(p["divisor"]), {"average"}),
-                "number of blocks after the first layer": (len(set(p["skip"][1:])), min(1, p["n_layers"] - 1)),
-                "number of avg_num_neighbors": (len(set(p["avg_num_neighbors"])), 1),
-                "hidden units in the readout of its last layer": (p["n_readout"] > 0, p["n_layers"] > 1),
-            },
-        )
-        c = p["n_channels"]
-        kinds = {
-            "messages": blocks.RealAgnosticInteractionBlock,
-            "features": blocks.RealAgnosticResidualInteractionBlock,
-        }
+        c, kinds = p["n_channels"], list(zip(p["skip"], p["divisor"]))
+        averages = {n for n, d in zip(p["avg_num_neighbors"], p["divisor"]) if d == "average"} or {1.0}
+        _check(head, tensors, kinds, averages)
         self.model = ScaleShiftMACE(
             atomic_inter_scale=float(tensors["energy_scale"][0]),
             atomic_inter_shift=0.0,
             r_max=head["cutoff"],
             num_bessel=p["radial_basis"]["n"],
+            radial_type=p["radial_basis"]["kind"],
+            distance_transform=p["distance_transform"]["kind"].capitalize(),
             num_polynomial_cutoff=int(p["cutoff_function"]["p"]),
+            pair_repulsion="repulsion" in head,
             max_ell=p["lmax"],
-            interaction_cls=kinds[p["skip"][-1]],
-            interaction_cls_first=kinds[p["skip"][0]],
+            interaction_cls=getattr(blocks, BLOCKS[kinds[-1]]),
+            interaction_cls_first=getattr(blocks, BLOCKS[kinds[0]]),
             num_interactions=p["n_layers"],
             num_elements=len(head["elements"]),
             hidden_irreps=o3.Irreps([(c, (l, (-1) ** l)) for l in range(p["n_orders"])]),
             MLP_irreps=o3.Irreps(f"{p['n_readout'] or 1}x0e"),
             atomic_energies=np.array([head["energy_offsets"][e] for e in head["elements"]]),
-            avg_num_neighbors=p["avg_num_neighbors"][0],
+            avg_num_neighbors=averages.pop(),
             atomic_numbers=[NUMBERS[e] for e in head["elements"]],
             correlation=list(p["degree"]),
-            gate=torch.nn.functional.silu,
+            gate=torch.tanh if p["activation"] == "tanh" else torch.nn.functional.silu,
             radial_MLP=p["radial_network"]["hidden"],
             use_reduced_cg=False,
         ).eval()
-        norm = self.model.interactions[0].conv_tp_weights.layer0.act.cst
-        for value in (p["activation_norm"] if p["n_readout"] else 1 / norm, p["radial_network"]["activation_norm"]):
+        self._check_norms(p)
+        self.elements = {e: k for k, e in enumerate(head["elements"])}
+        self.left = {
+            (id(module), name)
+            for module in self.model.modules()
+            for name, parameter in module._parameters.items()
+            if parameter is not None and parameter.numel()
+        }
+        self._fill_radial(head, tensors)
+        self._fill_layers(p, tensors)
+        if self.left:
+            raise Unsupported("mace-torch has parameters that the model file lacks: is this version supported?")
+
+    def _check_norms(self, p):
+        norms = [(self.model.interactions[0].conv_tp_weights.layer0.act.cst, p["radial_network"]["activation_norm"])]
+        if p["n_readout"]:
+            norms.append((self.model.readouts[-1].non_linearity.acts[0].cst, p["activation_norm"]))
+        for norm, value in norms:
             if abs(value * norm - 1) > 1e-12:
                 raise Unsupported(f"mace-torch has activation_norm {1 / norm}; the file has {value}")
-        self.elements = {e: k for k, e in enumerate(head["elements"])}
-        self._fill(head, tensors)
 
     def _put(self, module, name, value):
         """Puts an array into a parameter or buffer of any shape."""
@@ -116,21 +144,44 @@ class MACE:
                 self._put(contraction, f"U_matrix_{nu}", couplings)
                 self._put(*place, tensors[name + "weight"][:, : couplings.shape[-1]])
 
-    def _fill(self, head, tensors):
-        """Every parameter must get a value."""
+    def _radii(self, module, head, radii):
+        table = module.covalent_radii.clone()
+        for e, radius in zip(head["elements"], radii):
+            table[NUMBERS[e]] = float(radius)
+        module.covalent_radii = table
+
+    def _fill_radial(self, head, tensors):
+        """Radial functions, transform of distances and repulsion."""
         p, model = head["mace"], self.model
-        self.left = {
-            (id(module), name)
-            for module in model.modules()
-            for name, parameter in module._parameters.items()
-            if parameter is not None and parameter.numel()
-        }
+        basis = model.radial_embedding.bessel_fn
+        if p["radial_basis"]["kind"] == "bessel":
+            self._put(basis, "bessel_weights", tensors["radial_frequencies"])
+        else:
+            self._put(basis, "gaussian_weights", tensors["radial_centers"])
+            basis.coeff = p["radial_basis"]["coefficient"]
+        if p["distance_transform"]["kind"] != "none":
+            transform = model.radial_embedding.distance_transform
+            for key, value in p["distance_transform"].items():
+                if key != "kind":
+                    self._put(transform, "alpha" if p["distance_transform"]["kind"] == "soft" else key, value)
+            self._radii(transform, head, tensors["covalent_radii"])
+        if "repulsion" in head:
+            block, zbl = head["repulsion"], model.pair_repulsion_fn
+            for key, name in (("exponent", "a_exp"), ("prefactor", "a_prefactor")):
+                self._put(zbl, name, block[key])
+            zbl.p = self.torch.tensor(int(block["p"]))
+            self._radii(zbl, head, [block["radii"][e] for e in head["elements"]])
+
+    def _fill_layers(self, p, tensors):
+        """Every parameter of the layers and readouts."""
+        model = self.model
         self._linear(model.node_embedding.linear, {0: tensors["embedding"]})
-        self._put(model.radial_embedding.bessel_fn, "bessel_weights", tensors["radial_frequencies"])
         for t, (block, product) in enumerate(zip(model.interactions, model.products)):
             for k in range(len(p["radial_network"]["hidden"]) + 1):
                 layer = getattr(block.conv_tp_weights, f"layer{k}")
                 self._put(layer, "weight", tensors[f"layers.{t}.radial_mlp.{k}"].T)
+            if p["divisor"][t] == "density":
+                self._put(block.density_fn.layer0, "weight", tensors[f"layers.{t}.density"].T)
             for layer, kind in ((block.linear_up, "linear_up"), (block.linear, "linear")):
                 self._linear(layer, _orders(tensors, f"layers.{t}.{kind}"))
             self._selector(block.skip_tp, _orders(tensors, f"layers.{t}.skip"))
@@ -140,8 +191,6 @@ class MACE:
             names = ("linear_1", "linear_2") if hasattr(readout, "linear_1") else ("linear",)
             for k, name in enumerate(names):
                 self._linear(getattr(readout, name), {0: tensors[f"readout.{t}.{k}"]})
-        if self.left:
-            raise Unsupported("mace-torch has parameters that the model file lacks: is this version supported?")
 
     def evaluate(self, s):
         torch = self.torch
