@@ -170,11 +170,14 @@ def nequip(path, seed=6, variant="nequix", n_layers=3, cutoff=3.8):
     return write(path, h, tensors)
 
 
-def mace(path, seed=10, n_layers=2, cutoff=3.8, lmax=2, n_channels=8):
+def mace(path, seed=10, n_layers=2, cutoff=3.8, lmax=2, n_channels=8, like_mpa=False):
+    kind = {"divisor": "density", "transform": "agnesi"} if like_mpa else {}
     block = random_mace.block(
-        n_layers, lmax, n_channels, n_basis=6, hidden=[12, 12], avg_num_neighbors=4.0, n_readout=6
+        n_layers, lmax, n_channels, n_basis=6, hidden=[12, 12], avg_num_neighbors=4.0, n_readout=6, **kind
     )
     h = head("random-mace", "mace", cutoff, block)
+    if like_mpa:
+        h["repulsion"] = random_mace.repulsion(ELEMENTS)
     return write(path, h, random_mace.tensors(h, seed))
 
 
@@ -200,6 +203,7 @@ KINDS = {
     "nequix": (nequip, {}),
     "sevennet": (nequip, {"seed": 7, "variant": "sevennet"}),
     "mace": (mace, {}),
+    "mace_mpa": (mace, {"seed": 14, "like_mpa": True}),
     "tensornet": (tensornet, {}),
     "local_tensornet": (tensornet, {"seed": 13, "kind": "gaussian", "message_from": "center", "group": "so3"}),
     "repelling": (painn, {"seed": 8, "repulsion": REPULSION}),
