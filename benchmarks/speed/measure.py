@@ -6,9 +6,9 @@
   benchmarks/speed --list
 
 Parts: ani (TorchANI; students of ANI-2x), painn (SchNetPack), orb (orb-models), nequix (its package in JAX),
-sevennet (its package in PyTorch), student (LAMMPS' own POD and SNAP), ranks and nequix-ranks (two MPI
-ranks), students (of ANI-2x and Nequix, against these), kernels (generic, AVX2, AVX-512), memory (allocations and
-bytes per atom).
+sevennet (its package in PyTorch), mace (mace-torch, symmetrix-xl), student (LAMMPS' own POD and SNAP), ranks
+and nequix-ranks (two MPI ranks), students (of ANI-2x and Nequix, against these), kernels (generic, AVX2,
+AVX-512), memory (allocations and bytes per atom).
 
 Each round times every case once, in turn, so that the two sides of a ratio are measured within the same seconds; a
 ratio is the median over the rounds, its spread the quartiles. Timings only mean something on a machine with nothing

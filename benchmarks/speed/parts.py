@@ -313,6 +313,53 @@ def sevennet(context):
     return Part("SevenNet-0 (5 layers, orders to 2, 0.8 million parameters)", *found)
 
 
+# Published sizes of MACE: structures, milliseconds that a step should take and may take, least ratio to mace-torch.
+MACE_SIZES = (
+    ("mp-small", "MACE-MP-0 small", {"si64_rattled": (8, 12.8, 25), "water192": (40, 64, 25)}),
+    ("mp-medium", "MACE-MP-0 medium", {"si64_rattled": (21, 33.6, 20), "water192": (105, 168, 20)}),
+    ("off23-small", "MACE-OFF23 small", {"water192": (15, 24, 25)}),
+)
+
+
+def mace(context):
+    """MACE of published sizes with random weights in LAMMPS against mace-torch and symmetrix-xl."""
+    _torch(context, "mace")
+    published(context, "nequix_reference.json")
+    variants = ["mace-torch"]
+    try:
+        _torch(context, "symmetrix")
+        variants.append("symmetrix-xl")
+    except Skip as reason:
+        context.skipped["symmetrix-xl"] = str(reason)
+    cases, ratios, facts = [], [], {}
+    stress = ["compute stress all pressure NULL virial", "fix stress all ave/time 1 1 1 c_stress"]
+    for size, label, structures in MACE_SIZES:
+        weights, model = os.path.join(context.work, size + ".model"), os.path.join(context.work, size)
+        for name, (aim, most, bar) in structures.items():
+            structure = systems.nequix_reference(context.shared, name)
+            n, where = len(structure["numbers"]), "64 Si" if name.startswith("si") else "64 waters"
+            theirs, found = _torch_part(
+                context, "mace", weights, f"{label} size,", variants, structure, f", {where}", fewest=1
+            )
+            for case in theirs:
+                case.name = f"{size}-{case.name}"
+            tools("mlff_tools", "convert", "mace", weights, "--no-self-test", "-o", model)
+            data = os.path.join(context.work, f"{size}-{n}.data")
+            types, _ = systems.write_elements(data, structure)
+            pair = mlff_pair(context, model + ".yaml", " ".join(types))
+            deck = systems.water_deck(data, pair, velocities=False) + stress
+            ours = LammpsCase(context, f"{size}-{n}", f"{label} size, {where}, pair_style mlff", deck, fewest=3)
+            facts[f"{label}, {where}"] = _compare(ours, found["energy"], found["forces"])
+            cases += [ours, *theirs]
+            for variant in variants:
+                package = [c.name for c in theirs if c.variant == variant]
+                limits = (
+                    {"bar": bar, "most": most / 1000, "aim_most": aim / 1000} if variant == "mace-torch" else {"bar": 1}
+                )
+                ratios.append(Ratio(f"{label} size, {where}: {variant} / mlff", package, ours.name, **limits))
+    return Part("MACE of published sizes (random weights)", cases, ratios, facts)
+
+
 def student(context):
     """The student against the descriptor potentials of LAMMPS, per atom and step."""
     cases = [own_case(context, "student", 192), own_case(context, "student", 648)]
@@ -429,6 +476,7 @@ PARTS = {
     "painn": painn,
     "orb": orb,
     "nequix": nequix,
+    "mace": mace,
     "sevennet": sevennet,
     "student": student,
     "ranks": ranks,

@@ -1,8 +1,9 @@
-"""Other side of the speed comparison: TorchANI, SchNetPack, orb-models, SevenNet (PyTorch) or Nequix (JAX).
+"""Other side of the speed comparison: TorchANI, SchNetPack, orb-models, SevenNet, mace-torch (PyTorch),
+symmetrix-xl (C++) or Nequix (JAX).
 
 Each is evaluated in a process of its own.
 
-  $MLFF_TORCH_PYTHON torch_programs.py ani|painn|orb|nequix|sevennet WEIGHTS [THREADS]
+  $MLFF_TORCH_PYTHON torch_programs.py ani|painn|orb|nequix|sevennet|mace WEIGHTS [THREADS]
 
 The process reads one JSON object per line and answers with one per line, so that the caller can interleave its
 evaluations with those of other programs:
@@ -15,6 +16,7 @@ It has the packages themselves and PyTorch to import, and nothing of this projec
 float32.
 """
 
+import contextlib
 import json
 import os
 import sys
@@ -344,7 +346,94 @@ class SevenNet:
         return float(energy.detach().double()), forces.detach().double().tolist()
 
 
-PROGRAMS = {"ani": TorchANI, "painn": SchNetPack, "orb": Orb, "nequix": Nequix, "sevennet": SevenNet}
+class MACE:
+    """MACE of a published size with random weights of a seed: the cost does not depend on them. WEIGHTS is the path
+    SIZE.model with a SIZE of `sizes`, which is made if it is not there. Variants: mace-torch, its network without the
+    neighbor list; symmetrix-xl, its calculator with the list that it keeps."""
+
+    sizes: typing.ClassVar = {
+        "mp-small": {"hidden": "128x0e", "cutoff": 6.0, "n_bessel": 10, "first": "Residual", "average": 61.96},
+        "mp-medium": {"hidden": "128x0e+128x1o", "cutoff": 6.0, "n_bessel": 10, "first": "Residual", "average": 61.96},
+        "off23-small": {"hidden": "96x0e", "cutoff": 4.5, "n_bessel": 8, "first": "", "average": 15.0},
+    }
+    elements: typing.ClassVar = {"mp": [*range(1, 84), *range(89, 95)], "off23": [1, 6, 7, 8, 9, 15, 16, 17, 35, 53]}
+
+    def __init__(self, weights):
+        self.weights, self.calculator = weights, None
+        name = os.path.splitext(os.path.basename(weights))[0]
+        if not os.path.exists(weights):
+            torch.save(self._make(**self.sizes[name], numbers=self.elements[name.split("-")[0]]), weights)
+        self.model = torch.load(weights, weights_only=False).float()
+        self.model.requires_grad_(False)
+
+    @staticmethod
+    def _make(hidden, cutoff, n_bessel, first, average, numbers):
+        import numpy as np
+        from mace.modules import blocks
+        from mace.modules.models import ScaleShiftMACE, o3
+
+        torch.manual_seed(1)
+        return ScaleShiftMACE(
+            atomic_inter_scale=0.8,
+            atomic_inter_shift=0.16,
+            r_max=cutoff,
+            num_bessel=n_bessel,
+            num_polynomial_cutoff=5,
+            max_ell=3,
+            interaction_cls=blocks.RealAgnosticResidualInteractionBlock,
+            interaction_cls_first=getattr(blocks, f"RealAgnostic{first}InteractionBlock"),
+            num_interactions=2,
+            num_elements=len(numbers),
+            hidden_irreps=o3.Irreps(hidden),
+            MLP_irreps=o3.Irreps("16x0e"),
+            atomic_energies=np.linspace(-9.0, -1.0, len(numbers)),
+            avg_num_neighbors=average,
+            atomic_numbers=numbers,
+            correlation=3,
+            gate=torch.nn.functional.silu,
+            radial_MLP=[64, 64, 64],
+            use_reduced_cg=False,
+        ).eval()
+
+    def versions(self):
+        from importlib.metadata import PackageNotFoundError, version
+
+        found = {}
+        for name in ("mace-torch", "e3nn", "symmetrix-xl"):
+            with contextlib.suppress(PackageNotFoundError):
+                found[name] = version(name)
+        return found
+
+    def set_system(self, numbers, positions, cell):
+        """Builds the neighbor list of mace-torch once: it is not part of what is timed."""
+        from ase import Atoms
+        from mace.calculators import MACECalculator
+
+        self.atoms = Atoms(numbers=numbers, positions=positions, cell=cell, pbc=True)
+        calculator = MACECalculator(models=[self.model], device="cpu", default_dtype="float32")
+        self.batch = calculator._atoms_to_batch(self.atoms)
+
+    def evaluate(self, variant):
+        if variant == "symmetrix-xl":
+            return self._symmetrix()
+        if variant != "mace-torch":
+            raise ValueError(f"variant '{variant}' is not known")
+        out = self.model(self.batch.to_dict(), compute_stress=True)
+        return float(out["energy"].detach()), out["forces"].detach().double().numpy()
+
+    def _symmetrix(self):
+        from symmetrix import Symmetrix
+
+        if self.calculator is None:
+            self.calculator = Symmetrix(self.weights, dtype="float32")
+        self.calculator.calculate(self.atoms, ["energy", "forces", "stress"], ["positions"])
+        return self.calculator.results["energy"], self.calculator.results["forces"]
+
+    def in_ev(self, energy, forces):
+        return float(energy), forces.tolist()
+
+
+PROGRAMS = {"ani": TorchANI, "painn": SchNetPack, "orb": Orb, "nequix": Nequix, "sevennet": SevenNet, "mace": MACE}
 
 
 def answer(program, request):
