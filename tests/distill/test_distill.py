@@ -12,9 +12,11 @@ import types
 
 import kills
 import pytest
+import random_mace
+import random_tensornet
 from nightly import NIGHTLY
 
-from mlff_tools.model import modelfile
+from mlff_tools.model import modelfile, selftest
 from mlff_tools.train import distilling, extxyz, hessian, job, labels, recipe_rounds, rounds
 from mlff_tools.train.recipe import RecipeError
 
@@ -112,6 +114,35 @@ def test_a_model_of_ours(tmp_path):
     found, head = certified(tmp_path, "w", distill(tmp_path, write(tmp_path, text + SMALL)))
     assert head["elements"] == ["H", "O"] and found["teacher"]["kind"] == "mlff"
     assert "water-benzene-student" in head["provenance"]["labels"]
+    teacher = modelfile.read_head(os.path.join(ROOT, "models", "water-benzene-student.yaml"))["provenance"]
+    assert head["provenance"]["license"] == teacher["license"]
+    assert head["provenance"]["citation"].endswith("; labels: " + teacher["citation"])
+
+
+def random_teacher(path, architecture):
+    """A random network in a model file with the head of one that comes with the project."""
+    head = modelfile.read_head(os.path.join(MODELS, "water-benzene-student.yaml"))
+    head = {key: value for key, value in head.items() if key not in ("painn", "repulsion", "weights", "header_sha256")}
+    blocks = {
+        "mace": lambda: random_mace.block(2, 2, 8, n_basis=6, hidden=[8], avg_num_neighbors=4.0, n_readout=4),
+        "tensornet": lambda: random_tensornet.block(8, 2),
+    }
+    made = {"mace": random_mace, "tensornet": random_tensornet}[architecture]
+    head |= {"name": f"random-{architecture}", "architecture": architecture, architecture: blocks[architecture]()}
+    head |= {"cutoff": 4.0, "self_test": selftest.empty(architecture)}
+    head["provenance"] |= {"license": "ASL", "citation": "the paper"}
+    modelfile.write(path, head, made.tensors(head, 1))
+
+
+@needs_torch
+@pytest.mark.parametrize("architecture", ["mace", "tensornet"])
+def test_a_model_of_another_architecture(tmp_path, architecture):
+    random_teacher(str(tmp_path / "teacher"), architecture)
+    text = "name: w\nstructures:\n  - molecule: water\n    rattle: 0.05\n    copies: 40\n"
+    text += "teacher:\n  mlff: teacher.yaml\n"
+    found, head = certified(tmp_path, "w", distill(tmp_path, write(tmp_path, text + SMALL)))
+    assert found["teacher"]["kind"] == "mlff" and f"random-{architecture}" in head["provenance"]["labels"]
+    assert head["provenance"]["license"] == "ASL" and head["provenance"]["citation"].endswith("; labels: the paper")
 
 
 @needs_torch

@@ -4,7 +4,6 @@ import numpy as np
 
 from mlff_tools.model import modelfile
 
-
 TRANSFORMS = {
     "none": {"kind": "none"},
     "agnesi": {"kind": "agnesi", "a": 1.0805, "p": 4.5791, "q": 0.9183},

@@ -22,7 +22,7 @@ from ..certify import command
 from ..model import files
 from ..model.files import write_bytes
 from ..model.lock import NAME, locked
-from ..model.modelfile import ModelError
+from ..model.modelfile import ModelError, find_model, read_head
 from . import dynamics, extxyz, generate, inner_labels, job, labelling, labels, recipe_training, rounds
 from .job import read_json, write_json
 from .label import make_teacher, present
@@ -168,6 +168,13 @@ class Run:
 
     # ---- training
 
+    def _inherited(self, student):
+        """The section student with licence and citation of a teacher that is a model file."""
+        model = self.wanted.teacher.get("mlff")
+        if model is None:
+            return student
+        return recipe_training.inherited(student, read_head(find_model(model, self.place))["provenance"])
+
     def _job(self, k, member, start):
         wanted = self.wanted
         name = f"member-{member}" if member else "."
@@ -182,7 +189,7 @@ class Run:
             "folder": os.path.normpath(self._path(f"round-{k}", name)),
             "labels": self.labels,
             "rounds": k,
-            "student": wanted.student,
+            "student": self._inherited(wanted.student),
             "training": training,
             "start": start,
             "stop": None if member else job.stop_of(wanted.bars),
@@ -300,6 +307,7 @@ class Run:
     def inner(self, k, model):
         """The inner model for run_style respa, of the labels that the student (`model`, of round k) has seen."""
         student, training = self.wanted.inner
+        student = self._inherited(student)
         name, folder = f"{self.wanted.name}-inner", self._path("inner")
         wanted = {"name": name, "folder": folder, "rounds": k, "student": student}
         wanted |= {"labels": os.path.join(folder, "labels.xyz"), "training": training, "start": None, "stop": None}

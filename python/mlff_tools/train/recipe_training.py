@@ -195,6 +195,17 @@ def hessian_share(recipe, student, training, teacher):
     return 0
 
 
+def inherited(student, provenance):
+    """The section student with the licence and the citation of the model that labels, of its block provenance."""
+    made, theirs = dict(student), provenance["license"]
+    own = student.get("citation", students.CITATIONS[students.network(student, ["H"])["architecture"]])
+    made["citation"] = f"{own}; labels: {provenance['citation']}"
+    made["license"] = student.get("license", theirs)
+    if made["license"] != theirs:
+        made["license"] += f"; labels: {theirs}"
+    return made
+
+
 def config(name, student, training, elements):
     """The configuration (training.py) of the sections student and training for these elements."""
     made = students.network(student, elements)
