@@ -14,6 +14,7 @@
   mlff convert nequip nequix.yaml    -o NAME    a description with safetensors weights
   mlff convert mace   FILE.model     -o NAME    a model of mace-torch (MACE-MP-0 and later)
   mlff convert mace   mace.yaml      -o NAME    a description with safetensors weights
+  mlff convert tensornet FOLDER      -o NAME    a network of matgl: model.json and state.pt
   mlff convert tensornet tensornet.yaml -o NAME a description with safetensors weights
 
 Writes NAME.yaml and NAME.safetensors, or nothing. Whatever an option of the source asks for that the engine does not
@@ -347,7 +348,7 @@ def convert(args):
         raise ModelError("no IN given: name a checkpoint or a description, or say --random SEED")
     if path is not None and not os.path.exists(path):
         raise ModelError(f"{path}: no such file")
-    if path is not None and os.path.isdir(path) and args.kind not in ("ani", "fennol"):
+    if path is not None and os.path.isdir(path) and args.kind not in ("ani", "fennol", "tensornet"):
         raise ModelError(f"{path}: is a folder; a file is expected")
     with _described(path):
         source, head, out, trained, extra = KINDS[args.kind].read(args)
@@ -493,7 +494,7 @@ KINDS = {
         min_distance=convert_mace.MIN_DISTANCE,
     ),
     "tensornet": Kind(
-        "TensorNet of matgl: a description", _read_tensornet, min_distance=convert_tensornet.MIN_DISTANCE
+        "TensorNet: a folder of matgl, or a description", _read_tensornet, min_distance=convert_tensornet.MIN_DISTANCE
     ),
 }
 

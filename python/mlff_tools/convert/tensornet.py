@@ -1,11 +1,15 @@
-"""The `tensornet` part of mlff_tools.convert: TensorNet networks of matgl from a description with safetensors weights.
+"""The `tensornet` part of mlff_tools.convert: TensorNet networks of matgl from a published folder (matgl.py), or from a
+description with safetensors weights.
 
 Weights keep their bits; no factor is folded in. Descriptions have one convention for all versions of the package:
 vectors point from the center to the neighbor.
 """
 
+import os
+
 from ..model import modelfile
 from ..model.modelfile import ModelError
+from . import matgl
 from .nequip import head_of, require_all
 
 MIN_DISTANCE = 0.6  # A: nearer than any bond
@@ -83,9 +87,12 @@ def described_model(source, tensors, where):
 
 def read(args, read_description):
     """(source, head, tensors) for the options of the command line."""
-    if not args.source.endswith((".yaml", ".yml")):
-        raise ModelError(f"{args.source}: expected a description (.yaml)")
-    source, tensors = read_description(args.source, "tensornet")
+    if os.path.isdir(args.source):
+        source, tensors = matgl.read(args.source)
+    elif args.source.endswith((".yaml", ".yml")):
+        source, tensors = read_description(args.source, "tensornet")
+    else:
+        raise ModelError(f"{args.source}: expected a folder with model.json and state.pt, or a description (.yaml)")
     head, tensors = described_model(source, tensors, args.source)
     source = {"license": "unknown: see the source", **source}
     source["provenance"] = {"citation": CITATION, "data_sha256": "none"}
