@@ -5,7 +5,11 @@ import re
 import unittest
 
 TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-TRAPS = [f"{letter}{k}" for letter, n in (("A", 10), ("N", 20), ("O", 17), ("P", 9), ("S", 7)) for k in range(1, n + 1)]
+TRAPS = [
+    f"{letter}{k}"
+    for letter, n in (("A", 10), ("N", 20), ("O", 17), ("P", 9), ("S", 7), ("T", 20))
+    for k in range(1, n + 1)
+]
 
 
 def table():
