@@ -1,9 +1,4 @@
-"""MACE networks: numpy and the engine against mace-torch in float64, and what the converter refuses.
-
-Traps of MACE (reference numbers fail where one falls into them): M1 direction of vectors, M2 average number of
-neighbors, M3 matrices of an element divide by the number of all elements, M4 fan-in, M6 skip before linear_up, M9
-constants, M10 isolated atoms, M11 paths, M12 every layer has a readout, M13 order of elements.
-"""
+"""MACE networks: numpy and the engine against mace-torch in float64, and what the converter refuses."""
 
 import json
 import os
@@ -149,6 +144,12 @@ def test_heads():
     assert found[0] == expected[0]
     for name, tensor in expected[1].items():
         assert np.abs(found[1][name] - tensor).max() <= 1e-7
+
+
+@published
+def test_head_is_named(converted):
+    head, _ = modelfile.read(converted("mace_tiny_heads@r2scan"))
+    assert head["description"].startswith("mace_tiny_heads, head r2scan of pbe, r2scan, ")
 
 
 @published
