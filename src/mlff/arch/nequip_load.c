@@ -178,13 +178,6 @@ mlff_status nequip_make_couplings(nequip_loader *in, nequip_layer *layer)
 
 /* ---- the other layers -------------------------------------------------------------------------------------------- */
 
-/* Gives the radial weights of each path [n_columns][width] the sign of its harmonics. */
-static void sign_weights(const nequip_loader *in, double *weights, int width)
-{
-  for (const mlff_nequip_path *p = in->paths; p < in->paths + in->n_paths; p++)
-    for (int k = 0; k < p->n * width; k++) weights[p->column * width + k] *= nequip_sign(in, p->l2);
-}
-
 /* The rows R of layer t >= 1 in padded columns. */
 mlff_status nequip_read_weights(nequip_loader *in, int t)
 {
@@ -199,7 +192,6 @@ mlff_status nequip_read_weights(nequip_loader *in, int t)
   layer->n_weights = in->columns.n;
   mlff_status status = rows ? nequip_read_network(in, t, in->columns.n_file, &last) : nequip_no_memory(in);
   if (!status && !(padded = nequip_pad_matrix(last, &in->columns, &in->rows, 1.0))) status = nequip_no_memory(in);
-  if (!status) sign_weights(in, padded, width);
   const mlff_nequip_terms_args network = nequip_host_network(in);
   for (int k = 0; !status && k < n_pairs; k++) {
     status = nequip_make_units(in, &network, k);
@@ -323,7 +315,8 @@ mlff_status nequip_choose_radial(nequip_loader *in)
   nequip_net *net = in->net;
   mlff_nequip_terms_args *network = &net->network;
   int n = in->use->radial_intervals;
-  net->is_exact = !n && net->backend->real_size == sizeof(double);
+  net->is_exact =
+      (!n && net->backend->real_size == sizeof(double)) || (net->has_pairs && net->n_slots > NEQUIP_MAX_PAIRED);
   if (net->is_exact)
     n = 1;
   else if (!n)

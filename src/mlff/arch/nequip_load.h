@@ -4,7 +4,8 @@
 
 #include "nequip.h"
 
-enum { NEQUIP_MAX_PATHS = 34, NEQUIP_MAX_COLUMNS = NEQUIP_MAX_PATHS * NEQUIP_MAX_CHANNELS };
+/* NEQUIP_MAX_PAIRED: most elements with a table for each pair; more use the networks. */
+enum { NEQUIP_MAX_PAIRED = 20, NEQUIP_MAX_PATHS = 34, NEQUIP_MAX_COLUMNS = NEQUIP_MAX_PATHS * NEQUIP_MAX_CHANNELS };
 
 /* Padded positions of a dimension: source[k] is the index in the file, or -1 where it is padding. */
 typedef struct nequip_side {
@@ -23,7 +24,6 @@ typedef struct nequip_loader {
   int n_first;                                     /* input channels of layer 0 */
   const char *linear_1, *linear_2;                 /* names of the matrices before and after messages */
   int has_skip;                                    /* layer 0 adds its input to the messages */
-  int is_reversed;                                 /* the vectors of pairs point from the neighbor to the center */
   int n_readout;
   const double *readout_width;
   int32_t *slot;                            /* [n_elements] */
@@ -36,12 +36,6 @@ typedef struct nequip_loader {
   int n_paths;
   nequip_side rows, scalars, columns, sums[NEQUIP_ORDERS]; /* the same; rows: scratch */
 } nequip_loader;
-
-/* Sign of harmonics of order l. */
-static inline double nequip_sign(const nequip_loader *in, int l)
-{
-  return in->is_reversed && l % 2 ? -1.0 : 1.0;
-}
 
 static inline void nequip_side_start(nequip_side *s)
 {
