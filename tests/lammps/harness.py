@@ -243,15 +243,31 @@ def cpu_clock():
     return preload("cpu_clock")
 
 
-def launch(deck, folder, ranks=1, arguments=(), load=True, check=True, env=None):
-    """Runs a deck in `folder` and returns the output of LAMMPS. Raises Failed after an error."""
+# Writes the output of each rank to a file of its own: mpiexec may lose the last lines of ranks that abort.
+BY_RANK = ["sh", "-c", 'exec "$0" "$@" > "output.${PMI_RANK:-${OMPI_COMM_WORLD_RANK:-0}}" 2>&1']
+
+
+def output_by_rank(folder):
+    names = sorted(name for name in os.listdir(folder) if name.startswith("output."))
+    texts = []
+    for name in names:
+        path = os.path.join(folder, name)
+        with open(path, encoding="utf-8", errors="replace") as f:
+            texts.append(f.read())
+        os.remove(path)
+    return "".join(texts)
+
+
+def launch(deck, folder, ranks=1, arguments=(), load=True, check=True, env=None, by_rank=False):
+    """Runs a deck in `folder` and returns the output of LAMMPS, by_rank: rank after rank. Raises Failed after an
+    error."""
     if not os.path.exists(PLUGIN):
         raise RuntimeError(f"MLFF_PLUGIN='{PLUGIN}' is not there: set it to mlffplugin.so")
     with open(os.path.join(folder, "in.test"), "w", encoding="utf-8") as f:
         f.write((f"plugin load {PLUGIN}\n" if load else "") + deck)
     command = [LMP, "-in", "in.test", "-nocite", "-log", "log.lammps", *arguments]
     if ranks > 1:
-        command = [MPIEXEC, "-n", str(ranks), *command]
+        command = [MPIEXEC, "-n", str(ranks), *(BY_RANK if by_rank else []), *command]
     done = subprocess.run(
         command,
         cwd=folder,
@@ -262,7 +278,7 @@ def launch(deck, folder, ranks=1, arguments=(), load=True, check=True, env=None)
         check=False,
         env={**os.environ, **(env or {})},
     )
-    output = done.stdout.decode("utf-8", "replace")
+    output = (output_by_rank(folder) if by_rank and ranks > 1 else "") + done.stdout.decode("utf-8", "replace")
     if check and (done.returncode or re.search("^ERROR", output, re.M)):  # MPI libraries have ERRORs of their own
         raise Failed(output[-4000:])
     return output
@@ -284,12 +300,9 @@ def run(cases, folder, ranks=1, arguments=()):
 
 def fails(deck, folder, ranks=1, **options):
     """Runs a deck that must end with an error, and returns its text."""
-    output = launch(deck, str(folder), ranks, check=False, **options)
+    output = launch(deck, str(folder), ranks, check=False, by_rank=True, **options)
     wanted = re.compile(r"^ERROR.*?(?=^Last (?:input|command)|\Z)", re.M | re.S)
-    error, log = wanted.search(output), os.path.join(str(folder), "log.lammps")
-    if not error and ranks > 1 and os.path.exists(log):  # mpiexec may lose the last lines of ranks that abort
-        with open(log, encoding="utf-8") as f:
-            error = wanted.search(f.read())
+    error = wanted.search(output)
     assert error, f"no error came from this deck:\n{output[-3000:]}"
     return error.group(0)
 
