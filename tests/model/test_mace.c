@@ -2,12 +2,6 @@
  * mace-torch in tests/python/test_mace.py. */
 #include "testmodel.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
-static const char *const hco[] = {"H", "C", "O"};
-
 static test_model_options options_of(int k)
 {
   test_model_options o = test_three_elements();
@@ -31,41 +25,15 @@ enum { N_SHAPES = 5 };
 START_TEST(elements_in_use)
 {
   test_model file = test_model_mace(options_of(_i));
-  test_atoms water = test_water();
-  test_atoms_species(&water, hco, 3);
-  mlff_model *all = test_model_open(&file, "fp64"), *two = test_model_open_for(&file, "fp64", NULL, &water);
-  test_answer a = test_evaluate(all, &water), b = test_evaluate(two, &water);
-  ck_assert_double_gt(fabs(a.result.forces[1][1]) + fabs(a.result.forces[1][2]), 1e-3);
-  near_all(b.result.atom_energy, a.result.atom_energy, water.n, 1e-13, 1e-13);
-  near_all(b.result.forces[0], a.result.forces[0], 3 * water.n, 1e-12, 1e-12);
-  test_answer_free(&a);
-  test_answer_free(&b);
-  mlff_model_close(all);
-  mlff_model_close(two);
-  test_atoms_free(&water);
+  test_elements_in_use(&file);
   test_model_free(&file);
 }
 END_TEST
 
-/* Tables of the radial networks come close to the networks themselves. */
 START_TEST(tables)
 {
   test_model file = test_model_mace(options_of(_i));
-  test_atoms water = test_water();
-  test_atoms_species(&water, hco, 3);
-  mlff_model *exact = test_model_open(&file, "fp64");
-  const double energy = test_energy(exact, &water);
-  for (int k = 0; k < 2; k++) {
-    const mlff_options options = {.radial_intervals = k ? "4096" : "8", .precision = "fp64", .skip_self_test = 1};
-    mlff_model *model = NULL;
-    mlff_error error = {.code = MLFF_OK};
-    test_ok(test_model_try(&file, &options, &model, &error), error);
-    const double off = fabs(test_energy(model, &water) - energy);
-    ck_assert_msg(k ? off < 1e-9 : off > 1e-6, "%s intervals: %g", options.radial_intervals, off);
-    mlff_model_close(model);
-  }
-  mlff_model_close(exact);
-  test_atoms_free(&water);
+  test_radial_tables(&file, 1e-6);
   test_model_free(&file);
 }
 END_TEST
@@ -102,13 +70,7 @@ static const struct {
 START_TEST(damaged_blocks)
 {
   test_model file = test_model_mace(options_of(2));
-  mlff_error error = {.code = MLFF_OK};
-  mlff_model *model = NULL;
-  test_model_edit(&file, damages[_i].old, damages[_i].changed);
-  const mlff_status status = test_model_try(&file, NULL, &model, &error);
-  ck_assert_int_ne(status, MLFF_OK);
-  ck_assert_msg(strstr(error.text, damages[_i].text) != NULL, "%s: %s", damages[_i].changed, error.text);
-  ck_assert_ptr_null(model);
+  test_damage(&file, damages[_i].old, damages[_i].changed, damages[_i].text);
   test_model_free(&file);
 }
 END_TEST

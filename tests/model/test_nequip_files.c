@@ -73,13 +73,7 @@ enum { N_DAMAGES = sizeof damages / sizeof *damages };
 START_TEST(damaged_blocks)
 {
   test_model m = make_model(damages[_i].is_sevennet);
-  mlff_error error = {.code = MLFF_OK};
-  mlff_model *model = NULL;
-  test_model_edit(&m, damages[_i].old, damages[_i].changed);
-  const mlff_status status = test_model_try(&m, NULL, &model, &error);
-  ck_assert_msg(status == MLFF_E_FORMAT || status == MLFF_E_UNSUPPORTED, "%s", error.text);
-  ck_assert_msg(strstr(error.text, damages[_i].text) != NULL, "expected '%s', got: %s", damages[_i].text, error.text);
-  ck_assert_ptr_null(model);
+  test_damage(&m, damages[_i].old, damages[_i].changed, damages[_i].text);
   test_model_free(&m);
 }
 END_TEST

@@ -2,46 +2,15 @@
  * double and their derivatives by complex steps. What lies around outputs is checked. Those of edges are in
  * test_tensornet_edges.c. */
 #include "complex_step.h"
-#include "painn_scene.h"
+#include "slot_atoms.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { N_ATOMS = 5, N_SLOTS = 2, TAIL = 5 };
-static const int32_t slots[3] = {1, -1, 0}; /* the species in between does not occur for this network */
-static const int32_t species[N_ATOMS] = {0, 2, -1, 1, 2};
+enum { TAIL = 5 };
 static const int64_t counts[] = {0, 1, N_ATOMS};
 enum { N_COUNTS = sizeof counts / sizeof *counts };
-
-static int slot_of(int64_t i)
-{
-  return species[i] < 0 ? -1 : slots[species[i]];
-}
-
-typedef struct atoms_case {
-  mlff_buf slot, species;
-  mlff_mace_atoms args;
-} atoms_case;
-
-static atoms_case make_atoms(mlff_backend *b, int64_t n)
-{
-  atoms_case c = {.slot = bytes_to_backend(b, slots, sizeof slots),
-                  .species = bytes_to_backend(b, species, sizeof species)};
-  c.args = (mlff_mace_atoms){.n = n, .slot = c.slot.data, .species = c.species.data};
-  return c;
-}
-
-static void free_atoms(mlff_backend *b, atoms_case *c)
-{
-  mlff_buf_release(b, &c->slot);
-  mlff_buf_release(b, &c->species);
-}
-
-static void free_arrays(mlff_backend *b, array **all, size_t n)
-{
-  for (size_t k = 0; k < n; k++) array_free(b, all[k]);
-}
 
 /* Nine components of channel c of atom i in rows of f channels. */
 static void get(const double *rows, int64_t i, int f, int c, double x[9])

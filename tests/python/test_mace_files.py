@@ -18,6 +18,7 @@ import helpers
 import mace_files
 import numpy as np
 import pytest
+import references
 from mace_files import find
 from test_nequip_files import same_bits
 from torch_files import save_checkpoint, save_module
@@ -37,7 +38,7 @@ pytestmark = pytest.mark.skipif(not helpers.HAS_PUBLISHED, reason=helpers.NO_PUB
 
 def described(name):
     """(description, tensors); files of models have values of couplings in double."""
-    source, tensors = convert.read_description(os.path.join(helpers.PUBLISHED, name + ".yaml"), "mace")
+    source, tensors = references.described("mace", name)
     return source, {k: v.astype(np.float64) if k.endswith(".value") else v for k, v in tensors.items()}
 
 

@@ -8,6 +8,7 @@ import helpers
 import numpy as np
 import pytest
 import torch_files
+from references import described
 from torch_files import save_checkpoint, save_module
 
 from mlff_tools.convert import command as convert
@@ -18,10 +19,6 @@ from mlff_tools.model import modelfile, reference
 NAMES = ("tensornet_tiny5", "tensornet_tiny5c", "tensornet_tiny7", "tensornet_tiny7n", "tensornet-local-matpes-pbe")
 THEIRS = {"silu": "swish", "o3": "O(3)", "so3": "SO(3)"}
 pytestmark = pytest.mark.skipif(not helpers.HAS_PUBLISHED, reason=helpers.NO_PUBLISHED)
-
-
-def described(name):
-    return convert.read_description(os.path.join(helpers.PUBLISHED, name + ".yaml"), "tensornet")
 
 
 def state_of(source, tensors):
@@ -77,7 +74,7 @@ def configuration_of(source):
 
 
 def written(folder, name="tensornet_tiny5", change=lambda configuration, state: None):
-    source, tensors = described(name)
+    source, tensors = described("tensornet", name)
     configuration, state = configuration_of(source), state_of(source, tensors)
     change(configuration, state)
     folder = folder / "published"
@@ -100,7 +97,7 @@ def test_published(tmp_path, monkeypatch, name):
     arguments = convert.command_line().parse_args(["tensornet", folder, "-o", str(tmp_path / "out"), "--no-self-test"])
     convert.convert(arguments)
     head, tensors = modelfile.read(str(tmp_path / "out"))
-    source, weights = described(name)
+    source, weights = described("tensornet", name)
     expected, weights = convert_tensornet.described_model(source, weights, name)
     assert {key: tensor.tobytes() for key, tensor in tensors.items()} == {k: w.tobytes() for k, w in weights.items()}
     for key in ("tensornet", "energy_offsets", "elements", "cutoff"):

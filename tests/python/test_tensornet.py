@@ -2,15 +2,12 @@
 plausible results (the traps T of tests/README.md) show in these references.
 """
 
-import json
-import os
-
 import helpers
 import numpy as np
 import pytest
+from references import cell_of, converter, described, for_numpy, references, stress_error
 
 import mlff
-from mlff_tools.convert import command as convert
 from mlff_tools.convert import tensornet as convert_tensornet
 from mlff_tools.model import modelfile, reference, reference_tensornet
 from mlff_tools.model.modelfile import ModelError
@@ -22,64 +19,38 @@ REAL = (
     "tensornet-local-matpes-pbe",
     "tensornet-local-matpes-r2scan",
 )
-PAIRS = [(0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2)]
 published = pytest.mark.skipif(not helpers.HAS_PUBLISHED, reason=helpers.NO_PUBLISHED)
 
 
-def described(name):
-    path = os.path.join(helpers.PUBLISHED, name + ".yaml")
-    return convert.read_description(path, "tensornet")
-
-
-def references(name, most):
-    """(structure, reference) of a model, of at most `most` atoms."""
-    file = name + "_reference.json" if name in TINY else "tensornet_reference.json"
-    with open(os.path.join(helpers.PUBLISHED, file), encoding="utf-8") as f:
-        for structure in json.load(f)["structures"].values():
-            if name in structure["models"] and len(structure["symbols"]) <= most:
-                yield structure, structure["models"][name]
+def file_of(name):
+    """Where the references of a model are."""
+    return None if name in TINY else "tensornet_reference.json"
 
 
 @pytest.fixture(scope="module")
 def converted(tmp_path_factory):
-    """name -> path of the model file."""
-
-    def make(name):
-        path = folder / (name + ".yaml")
-        if not path.exists():
-            words = ["tensornet", os.path.join(helpers.PUBLISHED, name + ".yaml"), "-o", str(folder / name)]
-            arguments = convert.command_line().parse_args([*words, "--no-self-test", "--min-distance", "0.3"])
-            convert.convert(arguments)
-        return str(path)
-
-    folder = tmp_path_factory.mktemp("tensornet")
-    return make
-
-
-def stress_of(virial, cell):
-    return -virial / abs(np.linalg.det(cell))
+    return converter("tensornet", tmp_path_factory.mktemp("tensornet"))
 
 
 @published
 @pytest.mark.parametrize("name", TINY + REAL)
 def test_numpy(name):
-    source, tensors = described(name)
+    source, tensors = described("tensornet", name)
     model = convert_tensornet.described_model(source, tensors, name)
     modelfile.check(*model)
     for key, tensor in model[1].items():
         assert tensor.tobytes() == tensors[convert_tensornet.RENAMED.get(key, key)].tobytes()
     n = 0
-    for s, expected in references(name, 24):
-        if any(s["pbc"]) and not all(s["pbc"]):
+    for s, expected in references(name, file_of(name), 24):
+        structure = for_numpy(s)
+        if structure is None:
             continue
-        cell = np.array(s["cell"]) if any(s["pbc"]) else None
-        structure = {"elements": s["symbols"], "positions": np.array(s["positions"]), "cell": cell}
+        cell = structure["cell"]
         energy, forces, virial = reference.evaluate(model, structure)
         assert abs(energy - expected["energy"]) <= 1e-12 * max(1.0, abs(expected["energy"]))
         assert np.abs(forces - np.reshape(expected["forces"], (-1, 3))).max() <= 1e-11
         if cell is not None:
-            stress = np.array([expected["stress"][a][b] for a, b in PAIRS])
-            assert np.abs(stress_of(virial, cell) - stress).max() <= 1e-13
+            assert stress_error(virial, cell, expected) <= 1e-13
         n += 1
     assert n > 3
 
@@ -160,14 +131,13 @@ MISTAKES = {
 def test_mistake(monkeypatch, trap):
     """The references show each of these."""
     name, mistake = MISTAKES[trap]
-    source, tensors = described(name)
+    source, tensors = described("tensornet", name)
     model = convert_tensornet.described_model(source, tensors, name)
     mistake(*model, monkeypatch)
     largest = 0.0
-    for s, expected in references(name, 24):
-        if all(s["pbc"]) or not any(s["pbc"]):
-            cell = np.array(s["cell"]) if any(s["pbc"]) else None
-            structure = {"elements": s["symbols"], "positions": np.array(s["positions"]), "cell": cell}
+    for s, expected in references(name, file_of(name), 24):
+        structure = for_numpy(s)
+        if structure is not None:
             energy = reference.evaluate(model, structure)[0]
             largest = max(largest, abs(energy - expected["energy"]) / len(s["symbols"]))
     assert largest > 1e-9
@@ -179,16 +149,14 @@ def test_mistake(monkeypatch, trap):
 def test_engine(converted, name, precision, energy, force):
     model = mlff.Model(converted(name), device="cpu", precision=precision, domain="ignore")
     n = 0
-    for s, expected in references(name, 24 if precision == "fp64" else 192):
-        cell = np.array(s["cell"]) if any(s["pbc"]) else None
+    for s, expected in references(name, file_of(name), 24 if precision == "fp64" else 192):
+        cell = cell_of(s)
         found = model.evaluate(s["symbols"], np.array(s["positions"]), cell, s["pbc"])
         largest = max(1.0, np.abs(expected["energies"]).max()) if precision == "fp64" else 1.0
         assert np.abs(found.energies - expected["energies"]).max() <= energy * largest
         assert np.abs(found.forces - np.reshape(expected["forces"], (-1, 3))).max() <= force
         if cell is not None and all(s["pbc"]):
-            stress = np.array([expected["stress"][a][b] for a, b in PAIRS])
-            tolerance = 1e-13 if precision == "fp64" else 1e-6
-            assert np.abs(stress_of(found.virial, cell) - stress).max() <= tolerance
+            assert stress_error(found.virial, cell, expected) <= (1e-13 if precision == "fp64" else 1e-6)
         n += 1
     assert n > 3
 
@@ -208,7 +176,7 @@ def test_engine(converted, name, precision, energy, force):
     ],
 )
 def test_refused(change, text):
-    source, tensors = described("tensornet_tiny5")
+    source, tensors = described("tensornet", "tensornet_tiny5")
     source["tensornet"].update(change)
     with pytest.raises(ModelError, match=text):
         convert_tensornet.described_model(source, tensors, "file")

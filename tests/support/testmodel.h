@@ -159,4 +159,12 @@ void test_answer_free(test_answer *answer);
 /* The energy alone, eV. */
 double test_energy(mlff_model *model, const test_atoms *atoms);
 
+/* Tests of a model for H, C and O. Elements that are not in use change nothing. */
+void test_elements_in_use(const test_model *file);
+/* Tables of the radial networks come close to the networks themselves: 4096 intervals, while 8 are off by more than
+ * `coarse`, eV. */
+void test_radial_tables(const test_model *file, double coarse);
+/* With `changed` for `old` in its YAML, the model is refused as a file, by an error that contains `text`. */
+void test_damage(test_model *file, const char *old, const char *changed, const char *text);
+
 #endif

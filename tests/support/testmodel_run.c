@@ -5,6 +5,7 @@
 #include "model/safetensors.h"
 #include "model/sha256.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -197,4 +198,52 @@ double test_energy(mlff_model *model, const test_atoms *atoms)
   const double energy = a.result.energy;
   test_answer_free(&a);
   return energy;
+}
+
+void test_elements_in_use(const test_model *file)
+{
+  static const char *const hco[] = {"H", "C", "O"};
+  test_atoms water = test_water();
+  test_atoms_species(&water, hco, 3);
+  mlff_model *all = test_model_open(file, "fp64"), *two = test_model_open_for(file, "fp64", NULL, &water);
+  test_answer a = test_evaluate(all, &water), b = test_evaluate(two, &water);
+  ck_assert_double_gt(fabs(a.result.forces[1][1]) + fabs(a.result.forces[1][2]), 1e-3);
+  near_all(b.result.atom_energy, a.result.atom_energy, water.n, 1e-13, 1e-13);
+  near_all(b.result.forces[0], a.result.forces[0], 3 * water.n, 1e-12, 1e-12);
+  test_answer_free(&a);
+  test_answer_free(&b);
+  mlff_model_close(all);
+  mlff_model_close(two);
+  test_atoms_free(&water);
+}
+
+void test_radial_tables(const test_model *file, double coarse)
+{
+  static const char *const hco[] = {"H", "C", "O"};
+  test_atoms water = test_water();
+  test_atoms_species(&water, hco, 3);
+  mlff_model *exact = test_model_open(file, "fp64");
+  const double energy = test_energy(exact, &water);
+  for (int k = 0; k < 2; k++) {
+    const mlff_options options = {.radial_intervals = k ? "4096" : "8", .precision = "fp64", .skip_self_test = 1};
+    mlff_model *model = NULL;
+    mlff_error error = {.code = MLFF_OK};
+    test_ok(test_model_try(file, &options, &model, &error), error);
+    const double off = fabs(test_energy(model, &water) - energy);
+    ck_assert_msg(k ? off < 1e-9 : off > coarse, "%s intervals: %g", options.radial_intervals, off);
+    mlff_model_close(model);
+  }
+  mlff_model_close(exact);
+  test_atoms_free(&water);
+}
+
+void test_damage(test_model *file, const char *old, const char *changed, const char *text)
+{
+  mlff_error error = {.code = MLFF_OK};
+  mlff_model *model = NULL;
+  test_model_edit(file, old, changed);
+  const mlff_status status = test_model_try(file, NULL, &model, &error);
+  ck_assert_msg(status == MLFF_E_FORMAT || status == MLFF_E_UNSUPPORTED, "%s: %s", changed, error.text);
+  ck_assert_msg(strstr(error.text, text) != NULL, "%s: expected '%s', got: %s", changed, text, error.text);
+  ck_assert_ptr_null(model);
 }
