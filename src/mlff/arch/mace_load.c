@@ -479,7 +479,6 @@ static mlff_status read_transform(mace_block *b, const mlff_yaml *block)
                        in->head->elements[s]);
     if (basis->transform == MLFF_NEQUIP_AGNESI) in->radius[s] *= 0.5;
   }
-  in->net->has_pairs = 1;
   return MLFF_OK;
 }
 

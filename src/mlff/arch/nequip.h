@@ -65,7 +65,6 @@ struct nequip_net {
   mlff_nequip_terms_args network; /* of the radial networks, weights aside */
   mlff_buf frequency;
   int is_exact;           /* radial networks are evaluated without a table             */
-  int has_pairs;          /* they depend on the pair of species */
   mlff_buf radius;        /* of pairs, for networks */
   mlff_painn_basis table; /* CUBIC: intervals of the tables, basis of the edge lines   */
   int64_t n_rows;         /* of a table */

@@ -194,6 +194,11 @@ mlff_status nequip_read_weights(nequip_loader *in, int t)
   if (!status && !(padded = nequip_pad_matrix(last, &in->columns, &in->rows, 1.0))) status = nequip_no_memory(in);
   const mlff_nequip_terms_args network = nequip_host_network(in);
   for (int k = 0; !status && k < n_pairs; k++) {
+    const int twin = nequip_twin_pair(net, k);
+    if (twin < k) {
+      memcpy(rows + k * n_rows, rows + twin * n_rows, (size_t) n_rows * sizeof *rows);
+      continue;
+    }
     status = nequip_make_units(in, &network, k);
     if (!status) status = nequip_make_rows(in, padded, layer->n_weights, width, rows + k * n_rows);
   }
@@ -285,6 +290,7 @@ static mlff_status count_intervals(nequip_loader *in, int *n)
     MLFF_TRY(nequip_read_network(in, t, 0, NULL));
     const mlff_nequip_terms_args a = nequip_host_network(in);
     for (int k = 0; k < nequip_n_pairs(in->net); k++) {
+      if (nequip_twin_pair(in->net, k) < k) continue;
       const int needed = nequip_table_intervals(&a, nequip_pair_radius(in, k));
       if (needed > *n) *n = needed;
     }
@@ -315,8 +321,8 @@ mlff_status nequip_choose_radial(nequip_loader *in)
   nequip_net *net = in->net;
   mlff_nequip_terms_args *network = &net->network;
   int n = in->use->radial_intervals;
-  net->is_exact =
-      (!n && net->backend->real_size == sizeof(double)) || (net->has_pairs && net->n_slots > NEQUIP_MAX_PAIRED);
+  net->is_exact = (!n && net->backend->real_size == sizeof(double)) ||
+                  (network->basis.transform && net->n_slots > NEQUIP_MAX_PAIRED);
   if (net->is_exact)
     n = 1;
   else if (!n)
@@ -324,7 +330,7 @@ mlff_status nequip_choose_radial(nequip_loader *in)
   nequip_choose_table(&network->basis, n, &net->table);
   network->n_terms = net->is_exact ? nequip_padded(network->width[network->n_hidden - 1]) : 4;
   net->n_rows = net->is_exact ? network->n_terms : net->table.n + (net->table.split ? 6 : 3);
-  if (net->has_pairs) MLFF_TRY(choose_pairs(in));
+  if (network->basis.transform) MLFF_TRY(choose_pairs(in));
   return net->is_exact ? mlff_buf_fill(in->net->backend, &net->frequency, in->frequency, network->basis.n, in->error)
                        : MLFF_OK;
 }

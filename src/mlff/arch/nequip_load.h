@@ -61,8 +61,9 @@ mlff_status nequip_make_units(nequip_loader *in, const mlff_nequip_terms_args *n
 void nequip_free_network(nequip_loader *in);
 /* Pairs of slots, numbered slot of the center * n_slots + slot of the neighbor; 1 if weights do not depend on them. */
 int nequip_n_pairs(const nequip_net *net);
-/* r0 of a pair. */
+/* r0 of a pair, and the pair with both slots exchanged, which has the same. */
 double nequip_pair_radius(const nequip_loader *in, int pair);
+int nequip_twin_pair(const nequip_net *net, int pair);
 /* Matrix R of `matrix` [n][width of the last hidden layer]. rows: zeros. */
 mlff_status nequip_make_rows(nequip_loader *in, const double *matrix, int n, int width, double *rows);
 

@@ -41,7 +41,7 @@ mlff_nequip_terms_args nequip_host_network(const nequip_loader *in)
 
 int nequip_n_pairs(const nequip_net *net)
 {
-  return net->has_pairs && !net->is_exact ? net->n_slots * net->n_slots : 1;
+  return net->network.basis.transform && !net->is_exact ? net->n_slots * net->n_slots : 1;
 }
 
 double nequip_pair_radius(const nequip_loader *in, int pair)
@@ -50,11 +50,17 @@ double nequip_pair_radius(const nequip_loader *in, int pair)
   return in->radius ? in->radius[in->element[pair / n]] + in->radius[in->element[pair % n]] : 0.0;
 }
 
+int nequip_twin_pair(const nequip_net *net, int pair)
+{
+  const int n = net->n_slots ? net->n_slots : 1;
+  return pair % n * n + pair / n;
+}
+
 /* Units that do not depend on the pair are made once. */
 mlff_status nequip_make_units(nequip_loader *in, const mlff_nequip_terms_args *network, int pair)
 {
   const int width = network->width[network->n_hidden - 1];
-  if (in->net->is_exact || (in->units && !in->net->has_pairs)) return MLFF_OK;
+  if (in->net->is_exact || (in->units && !network->basis.transform)) return MLFF_OK;
   if (!in->units && !(in->units = nequip_zeros((size_t) in->net->n_rows * (size_t) width))) return nequip_no_memory(in);
   nequip_unit_rows(network, nequip_pair_radius(in, pair), &in->net->table, in->units);
   return MLFF_OK;
