@@ -236,6 +236,13 @@ MLFF_INLINE void product(const int is_o3, const vreal y[COMPONENTS], const vreal
   for (int k = 0; !is_o3 && k < COMPONENTS; k++) out[k] *= 2;
 }
 
+MLFF_INLINE void load_matrix(const real *row, int64_t f, vreal matrix[COMPONENTS])
+{
+  vreal x[COMPONENTS];
+  load_row(row, f, x);
+  mlff_tensornet_expand(x, matrix);
+}
+
 MLFF_INLINE void product_rows(const int is_o3, const mlff_tensornet_product_args *a)
 {
   const int64_t f = a->n_features;
@@ -243,10 +250,8 @@ MLFF_INLINE void product_rows(const int is_o3, const mlff_tensornet_product_args
     const int64_t row = i * COMPONENTS * f;
     for (int64_t c = 0; c < f; c += MLFF_VLEN) {
       vreal x[COMPONENTS], y[COMPONENTS], m[COMPONENTS];
-      load_row((const real *) a->y + row + c, f, x);
-      mlff_tensornet_expand(x, y);
-      load_row((const real *) a->m + row + c, f, x);
-      mlff_tensornet_expand(x, m);
+      load_matrix((const real *) a->y + row + c, f, y);
+      load_matrix((const real *) a->m + row + c, f, m);
       product(is_o3, y, m, x);
       normalize(x, x);
       store_row((real *) a->r + row + c, f, x);
@@ -271,10 +276,8 @@ MLFF_INLINE void product_backward_rows(const int is_o3, const mlff_tensornet_pro
     const int64_t row = i * COMPONENTS * f;
     for (int64_t c = 0; c < f; c += MLFF_VLEN) {
       vreal x[COMPONENTS], y[COMPONENTS], m[COMPONENTS], g[COMPONENTS], back[COMPONENTS];
-      load_row((const real *) a->y + row + c, f, x);
-      mlff_tensornet_expand(x, y);
-      load_row((const real *) a->m + row + c, f, x);
-      mlff_tensornet_expand(x, m);
+      load_matrix((const real *) a->y + row + c, f, y);
+      load_matrix((const real *) a->m + row + c, f, m);
       product(is_o3, y, m, x);
       const vreal inverse = normalize(x, x);
       load_row((const real *) a->grad_r + row + c, f, g);
@@ -340,8 +343,7 @@ void MLFF_CPU(tensornet_update_backward_cpu)(mlff_backend *backend, const mlff_t
         normalize_backward(x, vload((const real *) a->inverse + i * f + c), g);
         store_row((real *) a->grad + row + c, f, g);
       }
-      load_row((const real *) a->d + row + c, f, x);
-      mlff_tensornet_expand(x, d);
+      load_matrix((const real *) a->d + row + c, f, d);
       mlff_tensornet_expand(g, x);
       mlff_tensornet_multiply(x, 0, d, 1, 0, gd);
       mlff_tensornet_multiply(d, 1, x, 0, 1, gd);
