@@ -19,7 +19,7 @@ from helpers import assert_near
 
 from mlff_tools.convert import command as convert
 from mlff_tools.convert import nequip as convert_nequip
-from mlff_tools.model import modelfile, reference, reference_nequip, structures
+from mlff_tools.model import modelfile, reference, reference_nequip, repulsion, structures
 from mlff_tools.model.modelfile import ModelError
 
 TRIPLES = [(a, b, c) for a, b, c in itertools.product(range(4), repeat=3) if abs(a - b) <= c <= a + b]
@@ -49,6 +49,8 @@ def atomic_energies(model, s, trace=None):
     species = np.array([head["elements"].index(e) for e in s["elements"]])
     edges = reference.neighbours(s["positions"], s["cell"], head["cutoff"])
     energies, _ = reference_nequip.nequip(head, tensors, species, *edges, trace)
+    if "repulsion" in head:
+        energies = energies + repulsion.evaluate(head, species, *edges)[0]
     return energies + [head["energy_offsets"][e] for e in s["elements"]]
 
 
@@ -209,7 +211,13 @@ class Symmetry(unittest.TestCase):
 class Published(unittest.TestCase):
     """The published programs in double, which numpy reproduces to 5e-13 eV, 2e-13 eV/A and 6e-16 eV/A^3."""
 
-    MOST = {"nequix-oam-1-pft": 33, "sevennet-0": 33, "nequip_tiny": 64, "nequip_tiny7": 64}  # atoms; others: 24
+    MOST = {
+        "nequix-oam-1-pft": 33,
+        "sevennet-0": 33,
+        "nequip_tiny": 64,
+        "nequip_tiny7": 64,
+        "nequip_pkg_tiny": 64,
+    }  # atoms; others: 24
 
     def compare(self, name, file):
         model, checked = published(name), 0
@@ -236,6 +244,10 @@ class Published(unittest.TestCase):
 
     def test_nequip_tiny7(self):
         self.assertEqual(self.compare("nequip_tiny7", "nequip_tiny7_reference.json"), 5)
+
+    def test_package(self):
+        """Models of the package nequip, whose radial weights have another order in their files."""
+        self.assertEqual(self.compare("nequip_pkg_tiny", "nequip_pkg_tiny_reference.json"), 4)
 
     def test_nequix(self):
         """N10: two models with other constants."""
