@@ -185,6 +185,91 @@ static void sign_weights(const nequip_loader *in, double *weights, int width)
     for (int k = 0; k < p->n * width; k++) weights[p->column * width + k] *= nequip_sign(in, p->l2);
 }
 
+/* ---- matrices of an element -------------------------------------------------------------------------------------- */
+
+/* Packs matrices [n_slots][rows][cols], side by side, as a map from rows for all elements: [rows->n][n_slots cols->n].
+ * back: NULL, or gets the reverse. */
+static mlff_status make_wide(nequip_loader *in, const double *matrices, const nequip_side *rows,
+                             const nequip_side *cols, mlff_linear *forward, mlff_linear *back)
+{
+  const size_t n_slots = (size_t) in->net->n_slots, n_cols = (size_t) cols->n, ld = n_slots * n_cols;
+  double *wide = nequip_zeros((size_t) rows->n * ld);
+  mlff_status status = wide ? MLFF_OK : nequip_no_memory(in);
+  for (size_t s = 0; !status && s < n_slots; s++) {
+    double *one = nequip_pad_matrix(matrices + s * (size_t) rows->n_file * (size_t) cols->n_file, rows, cols, 1.0);
+    if (!one) status = nequip_no_memory(in);
+    for (size_t r = 0; one && r < (size_t) rows->n; r++)
+      memcpy(wide + r * ld + s * n_cols, one + r * n_cols, n_cols * sizeof *wide);
+    free(one);
+  }
+  if (!status) status = mlff_linear_make(in->net->backend, forward, back, wide, NULL, rows->n, (int) ld, in->error);
+  free(wide);
+  return status;
+}
+
+/* A row for all elements of orders 0 .. n_orders - 1 of the features. */
+static mlff_nequip_row make_wide_row(nequip_loader *in, int n_orders)
+{
+  int n[NEQUIP_ORDERS];
+  for (int l = 0; l < n_orders; l++) n[l] = in->net->n_slots * nequip_padded(in->net->n_channels[l]);
+  const mlff_nequip_row row = nequip_make_row(n_orders, n);
+  if (row.ld > in->net->n_wide) in->net->n_wide = row.ld;
+  return row;
+}
+
+/* linear_1 of order l, divided by what divides messages of the neighbor's element. */
+static mlff_status read_divided_map(nequip_loader *in, int t, int l, const nequip_side *side, nequip_layer *layer)
+{
+  const size_t n = (size_t) side->n_file;
+  double *w = NULL, *all = nequip_zeros((size_t) in->net->n_slots * n * n),
+         *back = nequip_zeros((size_t) in->net->n_slots * n * n);
+  mlff_status status = all && back ? MLFF_OK : nequip_no_memory(in);
+  if (!status)
+    status = mlff_modelfile_matrix(in->file, in->error, side->n_file, side->n_file, &w, "layers.%d.linear_1.l%d", t, l);
+  for (int s = 0; !status && s < in->net->n_slots; s++) {
+    const double scale = 1 / (sqrt((double) n) * in->neighbor_divisor[in->element[s]]);
+    for (size_t q = 0; q < n * n; q++) {
+      all[(size_t) s * n * n + q] = scale * w[q];
+      back[(size_t) s * n * n + q % n * n + q / n] = scale * w[q];
+    }
+  }
+  if (!status) status = make_wide(in, all, side, side, &layer->linear_1.forward[l], NULL);
+  if (!status) status = make_wide(in, back, side, side, &layer->linear_1_back.forward[l], NULL);
+  layer->linear_1.n = layer->linear_1_back.n = l + 1;
+  free(w);
+  free(all);
+  free(back);
+  return status;
+}
+
+/* skip of order l: a matrix for each element, which the embedding makes of one with three dimensions. */
+static mlff_status read_element_skip(nequip_loader *in, int t, int l, const nequip_side *out, const nequip_side *cols,
+                                     nequip_map *map)
+{
+  const size_t n_embedding = (size_t) in->n_first, n_elements = (size_t) in->head->n_elements;
+  const size_t n_matrix = (size_t) out->n_file * (size_t) cols->n_file;
+  const int64_t shape[3] = {out->n_file, cols->n_file, in->n_first};
+  const double scale = 1 / sqrt((double) cols->n_file * in->n_first);
+  char name[64];
+  double *w = NULL, *embedding = NULL, *all = nequip_zeros((size_t) in->net->n_slots * n_matrix);
+  snprintf(name, sizeof name, "layers.%d.skip.l%d", t, l);
+  mlff_status status = all ? MLFF_OK : nequip_no_memory(in);
+  if (!status) status = mlff_modelfile_tensor(in->file, name, 3, shape, &w, in->error);
+  if (!status)
+    status = mlff_modelfile_matrix(in->file, in->error, in->n_first, in->head->n_elements, &embedding, "embedding");
+  for (int s = 0; !status && s < in->net->n_slots; s++)
+    for (size_t q = 0; q < n_matrix; q++)
+      for (size_t v = 0; v < n_embedding; v++)
+        all[(size_t) s * n_matrix + q] +=
+            scale * w[q * n_embedding + v] * embedding[v * n_elements + (size_t) in->element[s]];
+  if (!status) status = make_wide(in, all, out, cols, &map->forward[l], &map->back[l]);
+  if (map->n <= l) map->n = l + 1;
+  free(w);
+  free(embedding);
+  free(all);
+  return status;
+}
+
 /* The rows R of layer t >= 1 in padded columns. */
 mlff_status nequip_read_weights(nequip_loader *in, int t)
 {
@@ -218,14 +303,22 @@ static mlff_status read_layer(nequip_loader *in, int t)
   nequip_layer *layer = &net->layers[t];
   MLFF_TRY(nequip_read_weights(in, t));
   MLFF_TRY(nequip_make_couplings(in, layer));
+  if (in->neighbor_divisor) layer->wide_y = make_wide_row(in, net->n_orders);
+  if (in->skips_by_element) layer->wide_x = make_wide_row(in, layer->z.n_orders);
   for (int l = 0; l < net->n_orders; l++) {
     const int n = net->n_channels[l];
     nequip_side_start(&in->rows);
     nequip_side_add(&in->rows, n);
-    MLFF_TRY(nequip_read_map(in, t, in->linear_1, l, &in->rows, &in->rows, 1 / sqrt(n), &layer->linear_1));
+    if (in->neighbor_divisor)
+      MLFF_TRY(read_divided_map(in, t, l, &in->rows, layer));
+    else
+      MLFF_TRY(nequip_read_map(in, t, in->linear_1, l, &in->rows, &in->rows, 1 / sqrt(n), &layer->linear_1));
     if (l >= layer->z.n_orders) continue;
     const nequip_side *out = l ? &in->rows : &in->scalars;
-    MLFF_TRY(nequip_read_map(in, t, "skip", l, out, &in->rows, 1 / sqrt(n), &layer->skip));
+    if (in->skips_by_element)
+      MLFF_TRY(read_element_skip(in, t, l, out, &in->rows, &layer->skip));
+    else
+      MLFF_TRY(nequip_read_map(in, t, "skip", l, out, &in->rows, 1 / sqrt(n), &layer->skip));
     MLFF_TRY(nequip_read_map(in, t, in->linear_2, l, out, &in->sums[l], 1 / (sqrt(in->sums[l].n_file) * in->divisor[t]),
                              &layer->linear_2));
   }
@@ -248,6 +341,31 @@ static mlff_status read_norm(nequip_loader *in, int t)
     g = NULL;
   }
   if (!status) status = mlff_buf_fill(in->net->backend, &layer->norm, all, n, in->error);
+  free(all);
+  return status;
+}
+
+/* A readout with one hidden layer; the scale of each species is in its last matrix. */
+static mlff_status read_silu_readout(nequip_loader *in)
+{
+  nequip_net *net = in->net;
+  const int n0 = net->n_channels[0], padded = nequip_padded(n0), n_hidden = net->n_hidden;
+  double *w = NULL, *last = NULL, *scale = NULL, *rows = nequip_zeros((size_t) n_hidden * (size_t) padded);
+  double *all = nequip_zeros((size_t) net->n_slots * (size_t) n_hidden);
+  mlff_status status = rows && all ? MLFF_OK : nequip_no_memory(in);
+  if (!status) status = mlff_modelfile_matrix(in->file, in->error, n_hidden, n0, &w, "readout.0");
+  if (!status) status = mlff_modelfile_matrix(in->file, in->error, 1, n_hidden, &last, "readout.1");
+  if (!status) status = mlff_modelfile_matrix(in->file, in->error, in->head->n_elements, 0, &scale, "energy_scale");
+  for (int h = 0; !status && h < n_hidden; h++) {
+    for (int c = 0; c < n0; c++) rows[h * padded + c] = w[h * n0 + c] / sqrt(n0);
+    for (int s = 0; s < net->n_slots; s++) all[s * n_hidden + h] = scale[in->element[s]] * last[h] / sqrt(n_hidden);
+  }
+  if (!status) status = mlff_buf_fill(net->backend, &net->readout, rows, (int64_t) n_hidden * padded, in->error);
+  if (!status) status = mlff_buf_fill(net->backend, &net->last, all, (int64_t) net->n_slots * n_hidden, in->error);
+  free(w);
+  free(last);
+  free(scale);
+  free(rows);
   free(all);
   return status;
 }
@@ -355,7 +473,6 @@ static mlff_status read_all(nequip_loader *in)
   net->update = &nequip_gates;
   in->linear_1 = "linear_1";
   in->linear_2 = "linear_2";
-  in->has_skip = 1;
   MLFF_TRY(nequip_read_block(in));
   MLFF_TRY(nequip_choose_species(in));
   MLFF_TRY(nequip_choose_radial(in));
@@ -365,7 +482,7 @@ static mlff_status read_all(nequip_loader *in)
     MLFF_TRY(t ? read_layer(in, t) : nequip_read_first_layer(in));
     if (in->has_norm) MLFF_TRY(read_norm(in, t));
   }
-  return read_readout(in);
+  return net->n_hidden ? read_silu_readout(in) : read_readout(in);
 }
 
 mlff_status nequip_load(const mlff_modelfile *file, mlff_backend *backend, const mlff_species_use *use,
@@ -413,6 +530,7 @@ static void release_layer(const nequip_net *net, nequip_layer *layer)
 {
   mlff_backend *backend = net->backend;
   nequip_release_map(backend, &layer->linear_1);
+  nequip_release_map(backend, &layer->linear_1_back);
   nequip_release_map(backend, &layer->linear_2);
   nequip_release_map(backend, &layer->skip);
   for (int k = 0; k < NEQUIP_MAX_HIDDEN; k++) mlff_buf_release(backend, &layer->hidden[k]);
@@ -429,12 +547,12 @@ void nequip_destroy(void *opaque)
   if (net->update && net->update->release) net->update->release(net);
   for (int t = 0; net->layers && t < net->n_layers; t++) release_layer(net, &net->layers[t]);
   free(net->layers);
-  mlff_buf *const bufs[] = {&net->frequency,    &net->radius,      &net->slot,          &net->bias,
-                            &net->readout,      &net->radial.line, &net->terms,         &net->x,
-                            &net->grad_x,       &net->grad_y,      &net->node_energy,   &net->edge_grad,
-                            &net->sums,         &net->grad_z,      &net->last_x,        &net->last_grad,
-                            &net->radial.terms, &net->scratch,     &net->messages,      &net->products,
-                            &net->wide,         &net->densities,   &net->grad_densities};
+  mlff_buf *const bufs[] = {&net->frequency,    &net->radius,      &net->slot,           &net->bias,
+                            &net->readout,      &net->radial.line, &net->terms,          &net->x,
+                            &net->grad_x,       &net->grad_y,      &net->node_energy,    &net->edge_grad,
+                            &net->sums,         &net->grad_z,      &net->last_x,         &net->last_grad,
+                            &net->radial.terms, &net->scratch,     &net->messages,       &net->products,
+                            &net->wide,         &net->densities,   &net->grad_densities, &net->last};
   for (size_t k = 0; k < sizeof bufs / sizeof *bufs; k++) mlff_buf_release(backend, bufs[k]);
   free(net);
 }

@@ -19,7 +19,9 @@ typedef struct nequip_loader {
   const mlff_modelfile_head *head;
   mlff_error *error;
   int is_one_hot, is_trained, is_scaled, has_norm; /* keys of the block */
+  int is_embedded, skips_by_element;               /* the same: kinds `element` */
   const double *divisor;                           /* [n_layers] of messages */
+  const double *neighbor_divisor;                  /* [n_elements], or NULL */
   int n_first;                                     /* input channels of layer 0 */
   const char *linear_1, *linear_2;                 /* names of the matrices before and after messages */
   int has_skip;                                    /* layer 0 adds its input to the messages */
