@@ -56,7 +56,7 @@ static double *linear(const plain_net *net, int t, const char *name, int l, int 
   return y;
 }
 
-/* y [n][n_out][2l+1] += W x of the package nequip: a matrix for each element, from three dimensions and the embedding */
+/* y [n][n_out][2l+1] += W x of the package nequip: W of the element, from a tensor of rank 3 and the embedding */
 static void element_skip(const plain_net *net, int t, int l, int n_out, int n_in, const double *x, double *y)
 {
   const int width = 2 * l + 1, n = net->n_embedding;

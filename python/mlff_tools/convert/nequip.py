@@ -13,7 +13,7 @@ import numpy as np
 
 from ..model import modelfile
 from ..model.modelfile import ModelError
-from . import nequip_package, sevennet
+from . import nequip_file, nequip_package, sevennet
 from .common import head_of, require, require_all, symbols_of
 
 MIN_DISTANCE = 0.6  # A: nearer than any bond, and where training data end
@@ -251,7 +251,10 @@ def read(args, read_description):
         sha256 = source.get("source_sha256")
     else:
         sha256, source = modelfile.sha256_of(path), {}
-        if path.endswith((".pth", ".pt")):
+        if nequip_file.is_file(path):
+            source, tensors = nequip_file.read(path)
+            head, tensors = described_model(source, tensors, path)
+        elif path.endswith((".pth", ".pt")):
             head, tensors = sevennet.model(path, head_of)
         else:
             head, tensors = nequix_model(*read_nqx(path), path)

@@ -55,9 +55,13 @@ def _block(source, tensors, where):
     layers = source["layer"]
     average = np.atleast_1d(tensors["avg_num_neighbors"]).astype(np.float64)
     readout = _chain(tensors, "readout")[:-1]
-    if len(readout) > 1 or max(readout, default=0) > MOST_UNITS:
+    activation = source.get("readout_activation", "silu")
+    if readout and activation not in ("silu", "none"):
+        raise ModelError(f"{where}: readout activation {activation!r} is not supported (possible: silu, none)")
+    if activation == "silu" and (len(readout) > 1 or max(readout, default=0) > MOST_UNITS):
         raise ModelError(
-            f"{where}: a readout with hidden layers of {readout} units is not supported: at most one with {MOST_UNITS}"
+            f"{where}: a readout with hidden layers of {readout} units is not supported: expected one of at most "
+            f"{MOST_UNITS}"
         )
     block = {
         "n_layers": len(layers),
@@ -79,7 +83,7 @@ def _block(source, tensors, where):
         "activation_norm": float(source["activation_norm"]),
         "n_readout": readout,
     }
-    if readout:
+    if readout and activation == "silu":
         block["readout_activation_norm"] = GAIN
     if len(average) > 1:
         block["neighbor_divisor"] = [math.sqrt(x) for x in average]

@@ -140,7 +140,7 @@ void nequip_make_terms(nequip_net *net, const mlff_edges *edges, const mlff_nequ
 /* Applies the linear map of each order: rows of x to rows of y, or with `back` adjoints of y to those of x. */
 void nequip_apply_map(nequip_net *net, const nequip_map *map, int back, int64_t n, const mlff_nequip_row *in,
                       const void *x, const mlff_nequip_row *out, void *y, int accumulate);
-/* Of mace_expand and mace_pick: rows of x, and net->wide. */
+/* Arguments of mace_expand and mace_pick: rows of x, and net->wide. */
 mlff_mace_select_args nequip_select_args(nequip_net *net, const mlff_edges *edges, nequip_atoms s,
                                          const mlff_nequip_row *row, const mlff_nequip_row *wide, void *x);
 mlff_mace_atoms nequip_elements_of(const nequip_net *net, const mlff_edges *edges, nequip_atoms s);

@@ -1,9 +1,9 @@
 /* ops_mace.h: operations of MACE beyond those of NequIP (cpu/mace.c; CUDA twins: cuda/mace.cu).
  *
  * I. Batatia et al., NeurIPS 2022, arXiv:2206.07697. Rows of features are those of ops_nequip.h. In mace_start and
- * mace_product all orders have the same number n of channels, so that component k = l^2 + m of channel c is at k n + c. A matrix that depends on the
- * element of an atom multiplies a wide row, in which the channels of the atom's element follow those of the others,
- * which are zeros.
+ * mace_product all orders have the same number n of channels, so that component k = l^2 + m of channel c is at k n + c.
+ * A matrix that depends on the element of an atom multiplies a wide row, in which the channels of the atom's element
+ * follow those of the others, which are zeros.
  */
 #ifndef MLFF_OPS_MACE_H
 #define MLFF_OPS_MACE_H
