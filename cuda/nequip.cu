@@ -35,7 +35,7 @@ __global__ void __launch_bounds__(NODE_THREADS) nequip_terms_kernel(terms_arrays
   const double r0 = a.radius ? (double) a.radius[line_load_index(a.lines + e * MLFF_PAINN_LINE).pair] : 0;
   real *in = units + warp * 4 * MLFF_NEQUIP_HIDDEN, *out = in + 2 * MLFF_NEQUIP_HIDDEN;
   double df, d, dt;
-  const double f = mlff_nequip_cutoff(&a.basis, r, &df), t = mlff_nequip_argument(&a.basis, r0, r, &dt);
+  const double t = mlff_nequip_argument(&a.basis, r0, r, &dt), f = mlff_nequip_cutoff(&a.basis, r, &df);
   for (int n = lane; n < a.basis.n; n += WARP) {
     in[n] = (real) mlff_nequip_function(&a.basis, (double) a.frequency[n], t, dt, f, df, &d);
     in[MLFF_NEQUIP_HIDDEN + n] = (real) d;

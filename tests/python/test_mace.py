@@ -1,9 +1,4 @@
-"""MACE networks: numpy and the engine against mace-torch in float64, and what the converter refuses.
-
-Traps of MACE (reference numbers fail where one falls into them): M1 direction of vectors, M2 average number of
-neighbors, M3 matrices of an element divide by the number of all elements, M4 fan-in, M6 skip before linear_up, M9
-constants, M10 isolated atoms, M11 paths, M12 every layer has a readout, M13 order of elements.
-"""
+"""MACE networks: numpy and the engine against mace-torch in float64, and what the converter refuses."""
 
 import json
 import os
@@ -12,11 +7,12 @@ import shutil
 import helpers
 import numpy as np
 import pytest
+import random_mace
 
 import mlff
 from mlff_tools.convert import command as convert
 from mlff_tools.convert import mace as convert_mace
-from mlff_tools.model import modelfile, reference
+from mlff_tools.model import modelfile, reference, selftest
 from mlff_tools.model.modelfile import ModelError
 
 # names of fixtures, of heads of two
@@ -149,6 +145,31 @@ def test_heads():
     assert found[0] == expected[0]
     for name, tensor in expected[1].items():
         assert np.abs(found[1][name] - tensor).max() <= 1e-7
+
+
+@pytest.mark.parametrize("n_elements", [20, 21])
+@pytest.mark.filterwarnings("ignore::mlff.ModelWarning")
+def test_elements_with_transforms(tmp_path, n_elements):
+    """A table for each pair of up to 20 elements; the networks themselves for more."""
+    elements = [e for e, z in modelfile.NUMBERS.items() if 1 <= z <= n_elements]
+    head = helpers.common_head("many", "mace", elements, 4.2)
+    options = {"divisor": "density", "transform": "agnesi"}
+    head["mace"] = random_mace.block(2, 2, 6, n_basis=5, hidden=[7], avg_num_neighbors=1.0, n_readout=4, **options)
+    tensors = random_mace.tensors(head, 3)
+    modelfile.write(str(tmp_path / "many"), {**head, "self_test": selftest.empty("mace")}, tensors)
+    positions = 1.9 * np.indices((3, 3, 3)).reshape(3, -1).T[:n_elements] + np.random.default_rng(1).normal(
+        scale=0.1, size=(n_elements, 3)
+    )
+    structure = {"elements": elements, "positions": positions, "cell": None}
+    _, expected, _ = reference.evaluate((head, tensors), structure)
+    model = mlff.Model(str(tmp_path / "many.yaml"), precision="fp32", domain="ignore", device="cpu")
+    assert_force(model.evaluate(elements, positions).forces, expected, 1e-4, 1e-5)
+
+
+@published
+def test_head_is_named(converted):
+    head, _ = modelfile.read(converted("mace_tiny_heads@r2scan"))
+    assert head["description"].startswith("mace_tiny_heads, head r2scan of pbe, r2scan, ")
 
 
 @published

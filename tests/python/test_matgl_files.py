@@ -7,6 +7,7 @@ import os
 import helpers
 import numpy as np
 import pytest
+import torch_files
 from torch_files import save_checkpoint, save_module
 
 from mlff_tools.convert import command as convert
@@ -92,8 +93,9 @@ def pair_of(head):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_published(tmp_path, name):
-    """The model of a folder is that of its description, to the bit."""
+def test_published(tmp_path, monkeypatch, name):
+    """The model of a folder is that of its description, to the bit, wherever its storages were."""
+    monkeypatch.setattr(torch_files, "DEVICE", "cuda:0")
     folder = written(tmp_path, name)
     arguments = convert.command_line().parse_args(["tensornet", folder, "-o", str(tmp_path / "out"), "--no-self-test"])
     convert.convert(arguments)

@@ -1,9 +1,5 @@
-"""TensorNet: numpy and the engine against matgl in float64, and what the converter refuses.
-
-Traps of TensorNet (reference numbers fail where one falls into them): T1 whose features a message carries, T2 halves of
-the embedding of pairs, T3 sign of the antisymmetric part, T4 squared norms without a root, T5 skip from normalised
-features, T6 order of scalars, T7 activation of every layer, T8 biases of the embedding, T9 cutoff function, T10 four
-layers of the readout, T12 offsets, T17 images, T18 weights of squares, T19 terms of the backward pass.
+"""TensorNet: numpy and the engine against matgl in float64, and what the converter refuses. Mistakes that give
+plausible results (the traps T of tests/README.md) show in these references.
 """
 
 import json
@@ -16,7 +12,7 @@ import pytest
 import mlff
 from mlff_tools.convert import command as convert
 from mlff_tools.convert import tensornet as convert_tensornet
-from mlff_tools.model import modelfile, reference
+from mlff_tools.model import modelfile, reference, reference_tensornet
 from mlff_tools.model.modelfile import ModelError
 
 TINY = ("tensornet_tiny5", "tensornet_tiny5c", "tensornet_tiny7", "tensornet_tiny7n")
@@ -88,6 +84,95 @@ def test_numpy(name):
     assert n > 3
 
 
+def permuted(tensors, name):
+    """[F][3] as [3][F]."""
+    for kind in ("weight", "bias"):
+        t = tensors[f"{name}.{kind}"]
+        tensors[f"{name}.{kind}"] = t.reshape(-1, 3, *t.shape[1:]).swapaxes(0, 1).reshape(t.shape)
+
+
+def exchanged(tensors, one, other):
+    tensors[one], tensors[other] = tensors[other], tensors[one]
+
+
+def without_last(monkeypatch):
+    init = reference_tensornet._Mlp.__init__
+    monkeypatch.setattr(reference_tensornet._Mlp, "__init__", lambda s, w, n, k, act, _: init(s, w, n, k, act, False))
+
+
+def shorter_readout(monkeypatch):
+    init = reference_tensornet._Mlp.__init__
+    wrong = lambda s, w, name, n, act, last: init(s, w, name, 3 if name.startswith("readout") else n, act, last)
+    monkeypatch.setattr(reference_tensornet._Mlp, "__init__", wrong)
+
+
+def linear_of(monkeypatch, wrong):
+    monkeypatch.setattr(reference_tensornet._Weights, "linear", wrong)
+
+
+def plain_linear(weights, name, x):
+    bias = 0.0 if name.startswith("embedding.radial") else weights.t[name + ".bias"]
+    return x @ weights.t[name + ".weight"].T + bias
+
+
+def cutoff_of(monkeypatch, value):
+    basis = reference_tensornet.radial_basis
+
+    def wrong(*args):
+        g, dg, fc, dfc = basis(*args)
+        return g, dg, value(fc), dfc
+
+    monkeypatch.setattr(reference_tensornet, "radial_basis", wrong)
+
+
+def rooted(monkeypatch):
+    dot = reference_tensornet._dot
+    wrong = lambda x, y: np.sqrt(dot(x, y)) if x is y else dot(x, y)
+    monkeypatch.setattr(reference_tensornet, "_dot", wrong)
+
+
+def unnormalized_skip(monkeypatch):
+    forward = reference_tensornet._Layer.forward
+    monkeypatch.setattr(reference_tensornet._Layer, "forward", lambda s, x: forward(s, x) + x - x / s.n)
+
+
+# trap: fixture, the mistake
+MISTAKES = {
+    "T1": ("tensornet_tiny5", lambda h, t, m: h["tensornet"].update(message_from="center")),
+    "T1 reversed": ("tensornet_tiny5c", lambda h, t, m: h["tensornet"].update(message_from="neighbor")),
+    "T2": ("tensornet_tiny5", lambda h, t, m: exchanged(t, "embedding.pair.center", "embedding.pair.neighbor")),
+    "T3": ("tensornet_tiny7", lambda h, t, m: t.update({k: -v for k, v in t.items() if "radial.A" in k})),
+    "T4": ("tensornet_tiny5", lambda h, t, m: rooted(m)),
+    "T5": ("tensornet_tiny5", lambda h, t, m: unnormalized_skip(m)),
+    "T6": ("tensornet_tiny5", lambda h, t, m: permuted(t, "embedding.scalar.1")),
+    "T6 of messages": ("tensornet_tiny5", lambda h, t, m: permuted(t, "layers.1.radial.2")),
+    "T7": ("tensornet_tiny5", lambda h, t, m: without_last(m)),
+    "T8": ("tensornet_tiny5", lambda h, t, m: linear_of(m, plain_linear)),
+    "T9": ("tensornet_tiny5", lambda h, t, m: cutoff_of(m, np.ones_like)),
+    "T10": ("tensornet_tiny5", lambda h, t, m: shorter_readout(m)),
+    "T13": ("tensornet_tiny5", lambda h, t, m: h.update(cutoff=float(np.float32(h["cutoff"])))),
+    "group": ("tensornet_tiny7", lambda h, t, m: h["tensornet"].update(group="o3")),
+}
+
+
+@published
+@pytest.mark.parametrize("trap", MISTAKES)
+def test_mistake(monkeypatch, trap):
+    """The references show each of these."""
+    name, mistake = MISTAKES[trap]
+    source, tensors = described(name)
+    model = convert_tensornet.described_model(source, tensors, name)
+    mistake(*model, monkeypatch)
+    largest = 0.0
+    for s, expected in references(name, 24):
+        if all(s["pbc"]) or not any(s["pbc"]):
+            cell = np.array(s["cell"]) if any(s["pbc"]) else None
+            structure = {"elements": s["symbols"], "positions": np.array(s["positions"]), "cell": cell}
+            energy = reference.evaluate(model, structure)[0]
+            largest = max(largest, abs(energy - expected["energy"]) / len(s["symbols"]))
+    assert largest > 1e-9
+
+
 @published
 @pytest.mark.parametrize("precision, energy, force", [("fp64", 1e-12, 1e-11), ("fp32", 5e-6, 5e-5)])
 @pytest.mark.parametrize("name", TINY + REAL)
@@ -142,3 +227,23 @@ def test_local(converted, name):
             energies[model, z] = model.evaluate(["Si", "O", "Si"], positions).energies[0]
     assert energies[near, 6.2] == energies[near, 6.9]
     assert abs(energies[far, 6.2] - energies[far, 6.9]) > 1e-9
+
+
+@published
+@pytest.mark.parametrize("name", ["tensornet_tiny5", "tensornet_tiny5c"])
+def test_vacuum(converted, name):
+    """A wire and a slab are the limits of boxes with vacuum."""
+    model = mlff.Model(converted(name), precision="fp64", domain="ignore")
+    positions, cell = np.array([[0.1, 0.2, 0.3], [1.9, 0.4, 0.1], [0.9, 1.8, 0.6]]), np.diag([3.9, 4.3, 40.0])
+    for pbc in ((True, True, False), (True, False, False)):
+        wide = np.where(pbc, np.diag(cell), 40.0)
+        found = model.evaluate(["Si", "O", "H"], positions, cell, pbc)
+        expected = model.evaluate(["Si", "O", "H"], positions, np.diag(wide), (True, True, True))
+        assert np.abs(found.energies - expected.energies).max() <= 1e-12
+        assert np.abs(found.forces - expected.forces).max() <= 1e-11
+
+
+@published
+def test_elements(converted):
+    with pytest.raises(mlff.Error, match="Po"):
+        mlff.Model(converted("tensornet-matpes-pbe"), domain="ignore").evaluate(["Po"], np.zeros((1, 3)))

@@ -23,6 +23,7 @@ class _Tensor:
         return self.torch.rebuild, (_Storage(self.torch, a), 0, a.shape, strides, False, collections.OrderedDict())
 
 
+DEVICE = "cpu"  # where the storages were
 STORAGES = {"float32": "FloatStorage", "float64": "DoubleStorage", "int64": "LongStorage"}
 
 
@@ -45,7 +46,7 @@ class _Pickler(pickle.Pickler):
         if not isinstance(obj, _Storage):
             return None
         self.storages.append(obj.array.tobytes())
-        return "storage", obj.kind, str(len(self.storages) - 1), "cpu", obj.array.size
+        return "storage", obj.kind, str(len(self.storages) - 1), DEVICE, obj.array.size
 
 
 def fake_torch():

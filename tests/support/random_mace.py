@@ -43,7 +43,7 @@ def tensors(head, seed):
     for name, shape in modelfile.mace_shapes(head).items():
         found[name] = rng.standard_normal(shape)
         if name == "covalent_radii":
-            found[name] = np.array([RADII[e] for e in head["elements"]])
+            found[name] = np.array([RADII.get(e, 1.0) for e in head["elements"]])
         elif name == "radial_frequencies":
             found[name] = np.pi / head["cutoff"] * (np.arange(p["radial_basis"]["n"]) + 1) + 0.05 * found[name]
         elif name.endswith("degree_1.rows"):

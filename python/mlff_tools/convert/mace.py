@@ -3,6 +3,8 @@
 Weights keep their bits; no factor is folded in. Non-linear blocks and cutoff functions of weights are refused by name.
 """
 
+import os
+
 import numpy as np
 
 from ..model import modelfile, repulsion
@@ -194,5 +196,9 @@ def read(args, read_description):
     described = args.source.endswith((".yaml", ".yml"))
     source, tensors = read_description(args.source, "mace") if described else mace_file.read(args.source)
     head, tensors = described_model(source, tensors, args.head, args.source)
+    heads = source["heads"]
+    if len(heads) > 1:
+        name = f"{source.get('model', os.path.basename(args.source))}, head {heads[_head_of(source, args.head, '')]}"
+        source["model"] = f"{name} of {', '.join(heads)}"
     provenance = {"citation": CITATION, "data_sha256": "none", **source.get("provenance", {})}
     return {"license": "unknown: see the source", "note": "", **source, "provenance": provenance}, head, tensors

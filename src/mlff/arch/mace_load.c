@@ -578,7 +578,6 @@ static mlff_status read_all(nequip_loader *in)
   in->net->update = &mace_products;
   in->linear_1 = "linear_up";
   in->linear_2 = "linear";
-  in->is_reversed = 1;
   const mlff_status status = read_network(&b);
   free(b.average);
   return status;

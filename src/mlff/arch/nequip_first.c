@@ -67,8 +67,7 @@ static void fold_first(nequip_loader *in, first_tensors *f)
     for (int o = 0; o < side->n; o++, row += width) {
       if (side->source[o] < 0) continue;
       for (int c = 0; c < n; c++) {
-        const double factor =
-            nequip_sign(in, l) * scale * f->linear_2[l][(size_t) side->source[o] * (size_t) n + (size_t) c] * f->y[c];
+        const double factor = scale * f->linear_2[l][(size_t) side->source[o] * (size_t) n + (size_t) c] * f->y[c];
         const double *last = f->last + (size_t) (l * n + c) * (size_t) width;
         for (int h = 0; h < width; h++) row[h] += factor * last[h];
       }

@@ -21,7 +21,6 @@ mlff_status nequip_upload_bytes(nequip_loader *in, mlff_buf *buf, const void *va
 
 /* ---- padding ----------------------------------------------------------------------------------------------------- */
 
-/* out [rows->n][cols->n] = scale w, padded with zeros. */
 double *nequip_pad_matrix(const double *w, const nequip_side *rows, const nequip_side *cols, double scale)
 {
   double *out = nequip_zeros((size_t) rows->n * (size_t) cols->n);
@@ -178,98 +177,6 @@ mlff_status nequip_make_couplings(nequip_loader *in, nequip_layer *layer)
 
 /* ---- the other layers -------------------------------------------------------------------------------------------- */
 
-/* Gives the radial weights of each path [n_columns][width] the sign of its harmonics. */
-static void sign_weights(const nequip_loader *in, double *weights, int width)
-{
-  for (const mlff_nequip_path *p = in->paths; p < in->paths + in->n_paths; p++)
-    for (int k = 0; k < p->n * width; k++) weights[p->column * width + k] *= nequip_sign(in, p->l2);
-}
-
-/* ---- matrices of an element -------------------------------------------------------------------------------------- */
-
-/* Packs matrices [n_slots][rows][cols], side by side, as a map from rows for all elements: [rows->n][n_slots cols->n].
- * back: NULL, or gets the reverse. */
-static mlff_status make_wide(nequip_loader *in, const double *matrices, const nequip_side *rows,
-                             const nequip_side *cols, mlff_linear *forward, mlff_linear *back)
-{
-  const size_t n_slots = (size_t) in->net->n_slots, n_cols = (size_t) cols->n, ld = n_slots * n_cols;
-  double *wide = nequip_zeros((size_t) rows->n * ld);
-  mlff_status status = wide ? MLFF_OK : nequip_no_memory(in);
-  for (size_t s = 0; !status && s < n_slots; s++) {
-    double *one = nequip_pad_matrix(matrices + s * (size_t) rows->n_file * (size_t) cols->n_file, rows, cols, 1.0);
-    if (!one) status = nequip_no_memory(in);
-    for (size_t r = 0; one && r < (size_t) rows->n; r++)
-      memcpy(wide + r * ld + s * n_cols, one + r * n_cols, n_cols * sizeof *wide);
-    free(one);
-  }
-  if (!status) status = mlff_linear_make(in->net->backend, forward, back, wide, NULL, rows->n, (int) ld, in->error);
-  free(wide);
-  return status;
-}
-
-/* A row for all elements of orders 0 .. n_orders - 1 of the features. */
-static mlff_nequip_row make_wide_row(nequip_loader *in, int n_orders)
-{
-  int n[NEQUIP_ORDERS];
-  for (int l = 0; l < n_orders; l++) n[l] = in->net->n_slots * nequip_padded(in->net->n_channels[l]);
-  const mlff_nequip_row row = nequip_make_row(n_orders, n);
-  if (row.ld > in->net->n_wide) in->net->n_wide = row.ld;
-  return row;
-}
-
-/* linear_1 of order l, divided by what divides messages of the neighbor's element. */
-static mlff_status read_divided_map(nequip_loader *in, int t, int l, const nequip_side *side, nequip_layer *layer)
-{
-  const size_t n = (size_t) side->n_file;
-  double *w = NULL, *all = nequip_zeros((size_t) in->net->n_slots * n * n),
-         *back = nequip_zeros((size_t) in->net->n_slots * n * n);
-  mlff_status status = all && back ? MLFF_OK : nequip_no_memory(in);
-  if (!status)
-    status = mlff_modelfile_matrix(in->file, in->error, side->n_file, side->n_file, &w, "layers.%d.linear_1.l%d", t, l);
-  for (int s = 0; !status && s < in->net->n_slots; s++) {
-    const double scale = 1 / (sqrt((double) n) * in->neighbor_divisor[in->element[s]]);
-    for (size_t q = 0; q < n * n; q++) {
-      all[(size_t) s * n * n + q] = scale * w[q];
-      back[(size_t) s * n * n + q % n * n + q / n] = scale * w[q];
-    }
-  }
-  if (!status) status = make_wide(in, all, side, side, &layer->linear_1.forward[l], NULL);
-  if (!status) status = make_wide(in, back, side, side, &layer->linear_1_back.forward[l], NULL);
-  layer->linear_1.n = layer->linear_1_back.n = l + 1;
-  free(w);
-  free(all);
-  free(back);
-  return status;
-}
-
-/* skip of order l: a matrix for each element, which the embedding makes of one with three dimensions. */
-static mlff_status read_element_skip(nequip_loader *in, int t, int l, const nequip_side *out, const nequip_side *cols,
-                                     nequip_map *map)
-{
-  const size_t n_embedding = (size_t) in->n_first, n_elements = (size_t) in->head->n_elements;
-  const size_t n_matrix = (size_t) out->n_file * (size_t) cols->n_file;
-  const int64_t shape[3] = {out->n_file, cols->n_file, in->n_first};
-  const double scale = 1 / sqrt((double) cols->n_file * in->n_first);
-  char name[64];
-  double *w = NULL, *embedding = NULL, *all = nequip_zeros((size_t) in->net->n_slots * n_matrix);
-  snprintf(name, sizeof name, "layers.%d.skip.l%d", t, l);
-  mlff_status status = all ? MLFF_OK : nequip_no_memory(in);
-  if (!status) status = mlff_modelfile_tensor(in->file, name, 3, shape, &w, in->error);
-  if (!status)
-    status = mlff_modelfile_matrix(in->file, in->error, in->n_first, in->head->n_elements, &embedding, "embedding");
-  for (int s = 0; !status && s < in->net->n_slots; s++)
-    for (size_t q = 0; q < n_matrix; q++)
-      for (size_t v = 0; v < n_embedding; v++)
-        all[(size_t) s * n_matrix + q] +=
-            scale * w[q * n_embedding + v] * embedding[v * n_elements + (size_t) in->element[s]];
-  if (!status) status = make_wide(in, all, out, cols, &map->forward[l], &map->back[l]);
-  if (map->n <= l) map->n = l + 1;
-  free(w);
-  free(embedding);
-  free(all);
-  return status;
-}
-
 /* The rows R of layer t >= 1 in padded columns. */
 mlff_status nequip_read_weights(nequip_loader *in, int t)
 {
@@ -284,7 +191,6 @@ mlff_status nequip_read_weights(nequip_loader *in, int t)
   layer->n_weights = in->columns.n;
   mlff_status status = rows ? nequip_read_network(in, t, in->columns.n_file, &last) : nequip_no_memory(in);
   if (!status && !(padded = nequip_pad_matrix(last, &in->columns, &in->rows, 1.0))) status = nequip_no_memory(in);
-  if (!status) sign_weights(in, padded, width);
   const mlff_nequip_terms_args network = nequip_host_network(in);
   for (int k = 0; !status && k < n_pairs; k++) {
     status = nequip_make_units(in, &network, k);
@@ -303,20 +209,20 @@ static mlff_status read_layer(nequip_loader *in, int t)
   nequip_layer *layer = &net->layers[t];
   MLFF_TRY(nequip_read_weights(in, t));
   MLFF_TRY(nequip_make_couplings(in, layer));
-  if (in->neighbor_divisor) layer->wide_y = make_wide_row(in, net->n_orders);
-  if (in->skips_by_element) layer->wide_x = make_wide_row(in, layer->z.n_orders);
+  if (in->neighbor_divisor) layer->wide_y = nequip_make_wide_row(in, net->n_orders);
+  if (in->skips_by_element) layer->wide_x = nequip_make_wide_row(in, layer->z.n_orders);
   for (int l = 0; l < net->n_orders; l++) {
     const int n = net->n_channels[l];
     nequip_side_start(&in->rows);
     nequip_side_add(&in->rows, n);
     if (in->neighbor_divisor)
-      MLFF_TRY(read_divided_map(in, t, l, &in->rows, layer));
+      MLFF_TRY(nequip_read_divided_map(in, t, l, &in->rows, layer));
     else
       MLFF_TRY(nequip_read_map(in, t, in->linear_1, l, &in->rows, &in->rows, 1 / sqrt(n), &layer->linear_1));
     if (l >= layer->z.n_orders) continue;
     const nequip_side *out = l ? &in->rows : &in->scalars;
     if (in->skips_by_element)
-      MLFF_TRY(read_element_skip(in, t, l, out, &in->rows, &layer->skip));
+      MLFF_TRY(nequip_read_element_skip(in, t, l, out, &in->rows, &layer->skip));
     else
       MLFF_TRY(nequip_read_map(in, t, "skip", l, out, &in->rows, 1 / sqrt(n), &layer->skip));
     MLFF_TRY(nequip_read_map(in, t, in->linear_2, l, out, &in->sums[l], 1 / (sqrt(in->sums[l].n_file) * in->divisor[t]),
@@ -441,7 +347,8 @@ mlff_status nequip_choose_radial(nequip_loader *in)
   nequip_net *net = in->net;
   mlff_nequip_terms_args *network = &net->network;
   int n = in->use->radial_intervals;
-  net->is_exact = !n && net->backend->real_size == sizeof(double);
+  net->is_exact =
+      (!n && net->backend->real_size == sizeof(double)) || (net->has_pairs && net->n_slots > NEQUIP_MAX_PAIRED);
   if (net->is_exact)
     n = 1;
   else if (!n)

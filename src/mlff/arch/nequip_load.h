@@ -4,7 +4,8 @@
 
 #include "nequip.h"
 
-enum { NEQUIP_MAX_PATHS = 34, NEQUIP_MAX_COLUMNS = NEQUIP_MAX_PATHS * NEQUIP_MAX_CHANNELS };
+/* NEQUIP_MAX_PAIRED: most elements with a table for each pair; more use the networks. */
+enum { NEQUIP_MAX_PAIRED = 20, NEQUIP_MAX_PATHS = 34, NEQUIP_MAX_COLUMNS = NEQUIP_MAX_PATHS * NEQUIP_MAX_CHANNELS };
 
 /* Padded positions of a dimension: source[k] is the index in the file, or -1 where it is padding. */
 typedef struct nequip_side {
@@ -25,7 +26,6 @@ typedef struct nequip_loader {
   int n_first;                                     /* input channels of layer 0 */
   const char *linear_1, *linear_2;                 /* names of the matrices before and after messages */
   int has_skip;                                    /* layer 0 adds its input to the messages */
-  int is_reversed;                                 /* the vectors of pairs point from the neighbor to the center */
   int n_readout;
   const double *readout_width;
   int32_t *slot;                            /* [n_elements] */
@@ -38,12 +38,6 @@ typedef struct nequip_loader {
   int n_paths;
   nequip_side rows, scalars, columns, sums[NEQUIP_ORDERS]; /* the same; rows: scratch */
 } nequip_loader;
-
-/* Sign of harmonics of order l. */
-static inline double nequip_sign(const nequip_loader *in, int l)
-{
-  return in->is_reversed && l % 2 ? -1.0 : 1.0;
-}
 
 static inline void nequip_side_start(nequip_side *s)
 {
@@ -82,6 +76,8 @@ mlff_nequip_row nequip_make_row(int n_orders, const int *n);
 /* Paths to orders 0 .. n_orders - 1 for layers >= 1. */
 void nequip_list_paths(nequip_loader *in, int n_orders);
 mlff_status nequip_make_couplings(nequip_loader *in, nequip_layer *layer);
+/* A new matrix [rows->n][cols->n] = scale w, padded with zeros; NULL: out of memory. */
+double *nequip_pad_matrix(const double *w, const nequip_side *rows, const nequip_side *cols, double scale);
 /* Reads layers.T.NAME.lL and packs it times scale, for the forward and backward pass. */
 mlff_status nequip_read_map(nequip_loader *in, int t, const char *name, int l, const nequip_side *rows,
                             const nequip_side *cols, double scale, nequip_map *map);
@@ -89,6 +85,15 @@ mlff_status nequip_read_weights(nequip_loader *in, int t);
 mlff_status nequip_choose_radial(nequip_loader *in);
 mlff_status nequip_choose_species(nequip_loader *in);
 void nequip_release_map(mlff_backend *backend, nequip_map *map);
+
+/* nequip_elements.c. */
+/* A row for all elements of orders 0 .. n_orders - 1 of the features. */
+mlff_nequip_row nequip_make_wide_row(nequip_loader *in, int n_orders);
+/* linear_1 of order l, divided by what divides messages of the neighbor's element. */
+mlff_status nequip_read_divided_map(nequip_loader *in, int t, int l, const nequip_side *side, nequip_layer *layer);
+/* skip of order l: a matrix for each element, which the embedding makes of one with three dimensions. */
+mlff_status nequip_read_element_skip(nequip_loader *in, int t, int l, const nequip_side *out, const nequip_side *cols,
+                                     nequip_map *map);
 
 /* nequip_block.c: the parts of the block that MACE has, too. */
 mlff_status nequip_read_cutoff_function(nequip_loader *in, const mlff_yaml *block);

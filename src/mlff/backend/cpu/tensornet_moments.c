@@ -76,6 +76,8 @@ void MLFF_CPU(tensornet_moments_backward_cpu)(mlff_backend *backend, const mlff_
 
 /* ---- radial networks --------------------------------------------------------------------------------------------- */
 
+enum { OUTPUTS = 4 }; /* at a time: 8 accumulators hide the latency of multiply-adds */
+
 /* Values and slopes of one layer for MLFF_VLEN edges, one in each lane. */
 typedef struct lanes {
   vreal value[MLFF_TENSORNET_WIDTH], slope[MLFF_TENSORNET_WIDTH];
@@ -94,23 +96,38 @@ static void radial_functions(const mlff_tensornet_network *net, const real *r, l
   }
 }
 
-static void radial_layer(const mlff_tensornet_network *net, int layer, int n_in, const lanes *in, lanes *out)
+/* Outputs o .. o + n_out of one layer; n_out is a constant. */
+MLFF_INLINE void radial_outputs(const mlff_tensornet_network *net, int layer, int n_in, const lanes *in, int o,
+                                const int n_out, lanes *out)
 {
-  const real *w = net->weight[layer], *bias = net->bias[layer];
   const int n = net->width[layer];
-  for (int o = 0; o < n; o++) {
-    vreal x = vset(bias[o]), dx = vset(0);
-    for (int c = 0; c < n_in; c++) {
-      const real weight = w[(int64_t) c * n + o];
-      x += weight * in->value[c];
-      dx += weight * in->slope[c];
-    }
-    for (int q = 0; q < MLFF_VLEN; q++) {
-      double slope;
-      out->value[o][q] = (real) mlff_tensornet_activation(net->act, (double) x[q], &slope);
-      out->slope[o][q] = (real) slope * dx[q];
+  const real *w = (const real *) net->weight[layer] + o, *bias = (const real *) net->bias[layer] + o;
+  vreal x[OUTPUTS], dx[OUTPUTS];
+  for (int k = 0; k < n_out; k++) {
+    x[k] = vset(bias[k]);
+    dx[k] = vset(0);
+  }
+  for (int c = 0; c < n_in; c++, w += n) {
+#pragma GCC unroll 4
+    for (int k = 0; k < n_out; k++) {
+      x[k] += w[k] * in->value[c];
+      dx[k] += w[k] * in->slope[c];
     }
   }
+  for (int k = 0; k < n_out; k++) {
+    for (int q = 0; q < MLFF_VLEN; q++) {
+      double slope;
+      out->value[o + k][q] = (real) mlff_tensornet_activation(net->act, (double) x[k][q], &slope);
+      out->slope[o + k][q] = (real) slope * dx[k][q];
+    }
+  }
+}
+
+static void radial_layer(const mlff_tensornet_network *net, int layer, int n_in, const lanes *in, lanes *out)
+{
+  int o = 0;
+  for (; o + OUTPUTS <= net->width[layer]; o += OUTPUTS) radial_outputs(net, layer, n_in, in, o, OUTPUTS, out);
+  for (; o < net->width[layer]; o++) radial_outputs(net, layer, n_in, in, o, 1, out);
 }
 
 /* q and dq/dr of n edges, which follow one another */
