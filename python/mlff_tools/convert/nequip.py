@@ -1,8 +1,9 @@
-"""The `nequip` part of mlff_tools.convert: networks of the NequIP family from files of Nequix (.nqx) and SevenNet
-(.pth), or from a description.
+"""The `nequip` part of mlff_tools.convert: networks of the NequIP family from files of Nequix (.nqx), SevenNet (.pth)
+and the package nequip (.ckpt, .nequip.zip), or from a description.
 
 An .nqx is one line of JSON and the arrays of the model one after the other, as numpy writes them. Weights keep their
-bits; no factor is folded in. Files of SevenNet are read in sevennet.py.
+bits; no factor is folded in. Files of SevenNet are read in sevennet.py, those of nequip in
+nequip_file.py.
 """
 
 import io

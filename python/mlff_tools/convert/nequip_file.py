@@ -57,7 +57,6 @@ PRESETS = {
 }
 CONSTANTS = {
     "variant": "nequip_package",
-    "license": "unknown: ask who trained the model",
     "units": {"energy": "eV", "length": "angstrom"},
     "activation_norm": 0.595529907587252,  # e3nn's normalize2mom of silu
 }
