@@ -1,7 +1,8 @@
 """Files of the package nequip (.ckpt, .nequip.zip): what the converter makes of them, and what it refuses.
 
-Files in the same format are written here, from the published description. With nequip 0.19.1, checkpoints of its
-training and their packages were converted: in double they agree with its ASE calculator to 3e-14 eV/A.
+Files in the same format are written here, from the published description. Checkpoints of the training of nequip 0.7.0,
+0.9.1, 0.11.0, 0.13.0, 0.15.0, 0.16.2, 0.17.0, 0.18.0 and 0.19.1 were converted, and packages of the last three. In
+double they agree with its ASE calculator to 3e-14 eV/A.
 """
 
 import collections
@@ -225,6 +226,34 @@ def test_options(tmp_path):
     modelfile.check(head, found)
 
 
+def test_all_paths(tmp_path):
+    """nequip before 0.16 couples all orders in networks without parity; radial weights are in the order l1, l2, l3."""
+    config = {**options(), "num_layers": 2, "num_features": 4, "pair_potential": None}
+    tensors = state()
+    triples = [(a, b, c) for a in range(3) for b in range(3) for c in range(abs(a - b), min(a + b, 2) + 1)]
+    for t, inputs, outputs in ((0, [5], [12, 4, 4]), (1, [4, 4, 4], [4])):
+        conv = f"layer{t}_convnet.conv."
+        paths = [p for p in triples if p[0] < len(inputs) and p[2] < len(outputs)]
+        rows = [sum(inputs[p[0]] for p in paths if p[2] == l) for l in range(len(outputs))]
+        shapes = {
+            "linear_1.weight": sum(n * n for n in inputs),
+            "linear_2.weight": sum(n * m for n, m in zip(rows, outputs)),
+            "sc.weight": 5 * sum(n * m for n, m in zip(inputs, outputs)),
+        }
+        tensors.update({conv + name: np.ones(n, np.float32) for name, n in shapes.items() if t or name[0] == "l"})
+        values = np.concatenate([np.full(inputs[p[0]], 100 * p[0] + 10 * p[1] + p[2], np.float32) for p in paths])
+        tensors[conv + "edge_mlp.mlp.4.weight"] = np.tile(values, (9, 1))
+    tensors = {name: value for name, value in tensors.items() if not name.startswith("layer2")}
+    tensors["per_atom_energy_readout.mlp_module.mlp.0.weight"] = np.ones((4, 6), np.float32)
+    head, found = converted(checkpoint(tmp_path / "m.ckpt", config, tensors, version="0.15.0"))
+    assert head["nequip"]["paths"] == "all"
+    for t, layer in enumerate(modelfile.nequip_layers(head)):
+        for path in layer.paths:
+            part = found[f"layers.{t}.radial_mlp.2"][path.column : path.column + path.mul]
+            assert (np.abs(part) == 100 * path.l1 + 10 * path.l2 + path.l3).all()
+    modelfile.check(head, found)
+
+
 def refused(path, *texts):
     line = helpers.refusal(convert.main, ["nequip", path, "--no-self-test", "-o", path + ".out"])
     for text in (*texts, path):
@@ -271,10 +300,10 @@ def test_refused_modifier(tmp_path):
     refused(checkpoint(tmp_path / "m.ckpt", config), "modifier add_lora is not supported")
 
 
-@pytest.mark.parametrize("version", ["0.6.1", "0.16.2", "0.20.0", "1.0", None])
+@pytest.mark.parametrize("version", ["0.6.1", "0.20.0", "1.0", None])
 def test_refused_versions(version, tmp_path):
     for write, name in ((checkpoint, "m.ckpt"), (package, "m.nequip.zip")):
-        refused(write(tmp_path / name, version=version), f"was written by nequip {version}", "0.17 to 0.19")
+        refused(write(tmp_path / name, version=version), f"was written by nequip {version}", "0.7 to 0.19")
 
 
 def test_refused_states(tmp_path):

@@ -14,7 +14,8 @@ from ..model.reference_nequip import clebsch_gordan
 from . import checkpoints
 from .common import require
 
-VERSIONS = ((0, 17), (0, 19))  # first and last that were compared
+VERSIONS = ((0, 7), (0, 19))  # first and last that were compared
+PARITY = (0, 16)  # first whose networks without parity have no paths with an odd sum of orders
 # Defaults of NequIPGNNModel; options without an effect on a trained model are None.
 DEFAULTS = {
     "num_layers": 4,
@@ -69,15 +70,18 @@ SOLE = "sole_model"
 def _mapping(value, key, where):
     found = value.get(key) if isinstance(value, dict) else None
     if not isinstance(found, dict):
-        raise ModelError(f"{where}: has no {key}: not a file of nequip 0.17 to 0.19")
+        raise ModelError(f"{where}: has no {key}: not a file of nequip 0.7 to 0.19")
     return found
 
 
-def _check_version(versions, where):
+def _version(versions, where):
+    """(major, minor) of the package that wrote the file."""
     text = str(versions.get("nequip"))
     found = re.match(r"(\d+)\.(\d+)", text)
-    if not found or not VERSIONS[0] <= (int(found[1]), int(found[2])) <= VERSIONS[1]:
-        raise ModelError(f"{where}: was written by nequip {text}: versions 0.17 to 0.19 are supported")
+    version = (int(found[1]), int(found[2])) if found else (0, 0)
+    if not VERSIONS[0] <= version <= VERSIONS[1]:
+        raise ModelError(f"{where}: was written by nequip {text}: versions 0.7 to 0.19 are supported")
+    return version
 
 
 def _options(config, where):
@@ -143,8 +147,9 @@ def _average(options, names, where):
     return np.array(values, np.float64)
 
 
-def _layers(options, where):
-    """Layers as a description has them; paths are [l1, l2, l3, channels, column, row]."""
+def _layers(options, even, where):
+    """Layers as a description has them; paths are [l1, l2, l3, channels, column, row]. even: without an odd sum of
+    orders."""
     l_max, n_layers, features = options["l_max"], options["num_layers"], options["num_features"]
     features = features if isinstance(features, list) else [features] * (l_max + 1)
     if len(features) != l_max + 1 or not all(isinstance(n, int) and n > 0 for n in [*features, n_layers]):
@@ -155,7 +160,7 @@ def _layers(options, where):
         for l1, n in enumerate(inputs):
             for l2 in range(l_max + 1):
                 for l3 in range(abs(l1 - l2), l1 + l2 + 1):
-                    if l3 < len(outputs) and (l1 + l2 + l3) % 2 == 0:
+                    if l3 < len(outputs) and not (even and (l1 + l2 + l3) % 2):
                         row = sum(path[3] for path in paths if path[2] == l3)
                         paths.append([l1, l2, l3, n, column, row])
                         column += n
@@ -250,11 +255,11 @@ def _per_type(state, name, n_types, otherwise):
     return np.broadcast_to(found if found.size else np.array([otherwise]), (n_types,)).copy()
 
 
-def described(config, tensors, where):
+def described(config, tensors, version, where):
     """(description, tensors) of a model from its options and its state."""
     options = _options(config, where)
     names, state, out = _type_names(options, where), _State(tensors, where), {}
-    layers = _layers(options, where)
+    layers = _layers(options, version >= PARITY, where)
     out["type_embedding"] = state.take("type_embed.embed_module.weight", len(names), layers[0]["irreps_in"][0][0])
     out["bessel_weights"] = state.take("bessel_encode.bessel_weights").ravel()
     out["avg_num_neighbors"] = _average(options, names, where)
@@ -274,6 +279,7 @@ def described(config, tensors, where):
         "atomic_numbers": [NUMBERS[name] for name in names],
         "cutoff": float(options["r_max"]),
         "lmax": options["l_max"],
+        "paths": "even" if version >= PARITY else "all",
         "cutoff_function": {"kind": "polynomial", "p": float(options["polynomial_cutoff_p"])},
         "radial_mlp": {
             "activation": "silu",
@@ -310,7 +316,7 @@ def _read_checkpoint(path):
     found = checkpoints.read_checkpoint(path)
     hyper = _mapping(found, "hyper_parameters", path)
     info, state = _mapping(hyper, "info_dict", path), _mapping(found, "state_dict", path)
-    _check_version(_mapping(info, "versions", path), path)
+    version = _version(_mapping(info, "versions", path), path)
     config = _mapping(_mapping(info, "training_module", path), "model", path)
     options = _options(config, path)
     place = "type_embed.embed_module.weight"
@@ -321,7 +327,7 @@ def _read_checkpoint(path):
     model, fits = _averaged(state, model, options)
     if not fits:
         raise ModelError(f"{path}: its moving averages (ema) do not fit its parameters")
-    return described(config, model, path)
+    return described(config, model, version, path)
 
 
 def _tensors_of(module, prefix, out):
@@ -338,13 +344,13 @@ def _tensors_of(module, prefix, out):
 
 def _read_package(path):
     root, config, metadata = checkpoints.read_package(path)
-    _check_version(_mapping(metadata, "versions", path), path)
+    version = _version(_mapping(metadata, "versions", path), path)
     tensors, place = _tensors_of(root, "", {}), "type_embed.embed_module.weight"
     prefix = next((n[: -len(place)] for n in tensors if n.endswith(place)), None)
     if prefix is None or not prefix.startswith(f"{SOLE}."):
         raise ModelError(f"{path}: has no tensor '{SOLE}...{place}': not a package with one NequIP model")
     model = {n[len(prefix) :]: v for n, v in tensors.items() if n.startswith(prefix)}
-    return described(_mapping(_mapping(config, "training_module", path), "model", path), model, path)
+    return described(_mapping(_mapping(config, "training_module", path), "model", path), model, version, path)
 
 
 def is_file(path):

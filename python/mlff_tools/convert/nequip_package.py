@@ -67,7 +67,7 @@ def _block(source, tensors, where):
         "n_layers": len(layers),
         "n_channels": _channels(layers, where),
         "lmax": source["lmax"],
-        "paths": "even",
+        "paths": source.get("paths", "even"),
         "embedding": "element",
         "n_embedding": tensors["type_embedding"].shape[1],
         "self_connection": "element",
