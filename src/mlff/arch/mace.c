@@ -9,8 +9,8 @@
  *             x = product.linear P, + skip[element] x of the layer before in residual layers
  *   energy of an atom = sum over layers of readout(scalars of x)
  *
- * In mace-torch, vectors of pairs point from the neighbor to the center. Here they point to the neighbor: the models
- * are exact under inversion, so only the signs of odd features differ.
+ * In mace-torch, vectors of pairs point from the neighbor to the center. Here they point to the neighbor: models are
+ * exact under inversion, so only the signs of odd features differ.
  *
  * The features of layer 0 are a function of the element, so its self connection is a constant (`start`).
  */
