@@ -310,9 +310,11 @@ class Sensitivity(unittest.TestCase):
 
     def setUp(self):
         self.nequix, self.sevennet = published("nequip_tiny"), published("nequip_tiny7")
+        self.package = published("nequip_pkg_tiny")
         self.water = {
             "nequip_tiny": references("nequip_tiny_reference.json")["water24"],
             "nequip_tiny7": references("nequip_tiny7_reference.json")["water24"],
+            "nequip_pkg_tiny": references("nequip_pkg_tiny_reference.json")["water24"],
         }
 
     def moves(self, name, model, what, least=1e-6):
@@ -346,6 +348,28 @@ class Sensitivity(unittest.TestCase):
         by_number = np.argsort([14, 1, 8])
         wrong = with_tensors(self.sevennet, "embedding", lambda v: v[:, by_number])
         self.moves("nequip_tiny7", wrong, "S4: elements sorted by number")
+
+    def test_package_options(self):
+        for what, block in {
+            "average of another type": {"neighbor_divisor": lambda values: values[::-1]},
+            "no factor sqrt(2) in the readout": {"readout_activation_norm": 1.0},
+            "linear readout": {"readout_activation_norm": None},
+        }.items():
+            with self.subTest(what):
+                self.moves("nequip_pkg_tiny", changed(self.package, **block), what)
+        wrong = with_tensors(self.package, "embedding", lambda v: v / np.sqrt(3))
+        self.moves("nequip_pkg_tiny", wrong, "a divided embedding")
+        layer = modelfile.nequip_layers(self.package[0])[1]
+        by_first = np.concatenate([np.arange(p.column, p.column + p.mul) for p in sorted(layer.paths)])
+        wrong = with_tensors(self.package, "layers.1.radial_mlp.2", lambda v: v[by_first])
+        self.moves("nequip_pkg_tiny", wrong, "radial weights as in the file: sorted by l1", 1e-4)
+        wrong = with_tensors(self.package, "layers.1.skip.l1", lambda v: v.transpose(1, 0, 2))
+        self.moves("nequip_pkg_tiny", wrong, "a transposed self-connection", 1e-4)
+        head, tensors = copy.deepcopy(self.package)
+        head["repulsion"]["p"] = 5.0
+        self.moves("nequip_pkg_tiny", (head, tensors), "another cutoff function of ZBL")
+        del head["repulsion"]
+        self.moves("nequip_pkg_tiny", (head, tensors), "no ZBL", 1e-2)
 
     def test_norm(self):
         good = reference_nequip._Layer._normalise
