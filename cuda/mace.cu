@@ -16,8 +16,29 @@ typedef struct select_arrays {
   mlff_mace_atoms atoms;
   real *x, *wide;
   int64_t ld, wide_ld;
-  int n, n_wide; /* channels of an order in a row, and in a wide row */
+  int n_orders, wide_orders;
+  int n[MLFF_NEQUIP_ORDERS], offset[MLFF_NEQUIP_ORDERS]; /* of x */
+  int n_wide[MLFF_NEQUIP_ORDERS], wide_offset[MLFF_NEQUIP_ORDERS];
 } select_arrays;
+
+/* An order in both rows, and a column of it: component k, channel c. */
+typedef struct select_column {
+  int n, n_wide, offset, wide_offset, order, k, c;
+} select_column;
+
+MLFF_DEVICE select_column column_of(const select_arrays &a, int column, bool is_wide)
+{
+  select_column s = {a.n[0], a.n_wide[0], a.offset[0], a.wide_offset[0], 0, 0, 0};
+  const int n_orders = is_wide ? a.wide_orders : a.n_orders;
+#pragma unroll
+  for (int l = 1; l < MLFF_NEQUIP_ORDERS; l++)
+    if (l < n_orders && column >= (is_wide ? a.wide_offset[l] : a.offset[l]))
+      s = {a.n[l], a.n_wide[l], a.offset[l], a.wide_offset[l], l, 0, 0};
+  const int within = column - (is_wide ? s.wide_offset : s.offset), n = is_wide ? s.n_wide : s.n;
+  s.k = within / n;
+  s.c = within % n;
+  return s;
+}
 
 /* wide[i][k][slot n + c] = x[i][k][c], k a component of an order, and zeros elsewhere. One thread per element of wide;
  * deterministic. Twin: mace_expand_cpu. */
@@ -26,8 +47,9 @@ __global__ void mace_expand_kernel(select_arrays a)
   grid_dependency_wait();
   const int64_t q = (int64_t) blockIdx.x * blockDim.x + threadIdx.x;
   if (q >= a.atoms.n * a.wide_ld) return;
-  const int64_t i = q / a.wide_ld, column = q % a.wide_ld, k = column / a.n_wide, c = column % a.n_wide;
-  a.wide[q] = c / a.n == slot_of(a.atoms, i) ? a.x[i * a.ld + k * a.n + c % a.n] : 0;
+  const int64_t i = q / a.wide_ld;
+  const select_column s = column_of(a, (int) (q % a.wide_ld), true);
+  a.wide[q] = s.c / s.n == slot_of(a.atoms, i) ? a.x[i * a.ld + s.offset + s.k * s.n + s.c % s.n] : 0;
 }
 
 /* x[i][k][c] = wide[i][k][slot n + c], zeros in components that wide lacks. One thread per element of x;
@@ -37,10 +59,11 @@ __global__ void mace_pick_kernel(select_arrays a)
   grid_dependency_wait();
   const int64_t q = (int64_t) blockIdx.x * blockDim.x + threadIdx.x;
   if (q >= a.atoms.n * a.ld) return;
-  const int64_t i = q / a.ld, column = q % a.ld, k = column / a.n, c = column % a.n;
+  const int64_t i = q / a.ld;
+  const select_column s = column_of(a, (int) (q % a.ld), false);
   const int32_t slot = slot_of(a.atoms, i);
-  const bool is_there = slot >= 0 && (k + 1) * a.n_wide <= a.wide_ld;
-  a.x[q] = is_there ? a.wide[i * a.wide_ld + k * a.n_wide + slot * a.n + c] : 0;
+  const bool is_there = slot >= 0 && s.order < a.wide_orders;
+  a.x[q] = is_there ? a.wide[i * a.wide_ld + s.wide_offset + s.k * s.n_wide + slot * s.n + s.c] : 0;
 }
 
 typedef struct start_arrays {
@@ -172,7 +195,7 @@ typedef struct mace_readout_arrays {
   mlff_mace_atoms atoms;
   const real *x, *weight, *last;
   real *energy, *grad;
-  int64_t ld;
+  int64_t ld, ld_last;
   real gain;
   int n, n_hidden, add_energy, add_grad, is_tanh;
 #if MLFF_REAL_IS_DOUBLE
@@ -188,18 +211,19 @@ __global__ void __launch_bounds__(READOUT_WARPS *WARP) mace_readout_kernel(mace_
   const int lane = (int) threadIdx.x % WARP;
   const int64_t i = (int64_t) blockIdx.x * READOUT_WARPS + threadIdx.x / WARP;
   if (i >= a.atoms.n) return;
-  const bool is_there = slot_of(a.atoms, i) >= 0;
+  const int32_t slot = slot_of(a.atoms, i);
   const real *x = a.x + i * a.ld;
   real *grad = a.grad ? a.grad + i * a.ld : NULL, energy = 0;
   if (grad && !a.add_grad)
     for (int64_t c = lane; c < a.ld; c += WARP) grad[c] = 0;
-  for (int h = 0; is_there && h < (a.n_hidden ? a.n_hidden : 1); h++) {
+  for (int h = 0; slot >= 0 && h < (a.n_hidden ? a.n_hidden : 1); h++) {
     const real *w = a.weight + (int64_t) h * a.n;
     real v = 0, slope = 1;
     for (int c = lane; c < a.n; c += WARP) v += w[c] * x[c];
     v = warp_sum(v);
     if (a.n_hidden) {
-      const real s = (real) (a.is_tanh ? tanh((double) v) : 1.0 / (1.0 + exp(-(double) v))), last = a.last[h] * a.gain;
+      const real s = (real) (a.is_tanh ? tanh((double) v) : 1.0 / (1.0 + exp(-(double) v)));
+      const real last = a.last[slot * a.ld_last + h] * a.gain;
       slope = last * (a.is_tanh ? 1 - s * s : s * (1 + v * (1 - s)));
       v = last * (a.is_tanh ? s : v * s);
     }
@@ -221,8 +245,14 @@ static select_arrays select_of(const mlff_mace_select_args *args)
   a.wide = (real *) args->wide_x;
   a.ld = args->row.ld;
   a.wide_ld = args->wide.ld;
-  a.n = args->row.n[0];
-  a.n_wide = args->wide.n[0];
+  a.n_orders = args->row.n_orders;
+  a.wide_orders = args->wide.n_orders;
+  for (int l = 0; l < MLFF_NEQUIP_ORDERS; l++) {
+    a.n[l] = args->row.n[l];
+    a.offset[l] = args->row.offset[l];
+    a.n_wide[l] = args->wide.n[l];
+    a.wide_offset[l] = args->wide.offset[l];
+  }
   return a;
 }
 
@@ -300,6 +330,7 @@ void MLFF_CUDA(mace_readout_cuda)(mlff_backend *backend, const mlff_mace_readout
   a.energy = (real *) args->energy;
   a.grad = (real *) args->grad;
   a.ld = args->ld;
+  a.ld_last = args->ld_last;
   a.gain = (real) args->gain;
   a.n = args->n_channels;
   a.n_hidden = args->n_hidden;

@@ -13,7 +13,7 @@ typedef struct repulsion_arrays {
   real *grad;                        /* [n_edges][4] */
   real *node_energy, *member_energy; /* [n_local], [n_members][n_local], or NULL */
   double reach, power;
-  int32_t n_local, n_species, n_members, unused;
+  int32_t n_local, n_species, n_members, is_mace;
 } repulsion_arrays;
 
 /* E_i += sum_e V(r_e),  grad[e] += V'(r_e) d_e/r_e  for the edges e of center i below the cutoff of their
@@ -30,7 +30,7 @@ __global__ void repulsion_kernel(repulsion_arrays a)
     const mlff_repulsion_pair p = a.pairs[a.center_species[i] * a.n_species + a.species[e]];
     if (!(r < p.cutoff)) continue;
     double slope;
-    energy += mlff_zbl(a.power, r, p.cutoff, p.inverse, p.factor, &slope);
+    energy += mlff_zbl(a.is_mace, a.power, r, p.cutoff, p.inverse, p.factor, &slope);
     for (int c = 0; c < 3; c++) a.grad[4 * e + c] += (real) (slope * (double) a.vec[4 * e + c] / r);
   }
   if (a.node_energy) a.node_energy[i] += (real) energy;
@@ -55,6 +55,7 @@ void MLFF_CUDA(repulsion_cuda)(mlff_backend *backend, const mlff_repulsion_args 
   a.member_energy = (real *) args->member_energy;
   a.reach = edges->repulsion->reach;
   a.power = edges->repulsion->power;
+  a.is_mace = edges->repulsion->is_mace;
   a.n_local = edges->n_local;
   a.n_species = edges->repulsion->n_species;
   a.n_members = args->n_members;

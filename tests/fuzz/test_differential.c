@@ -79,6 +79,7 @@ static test_model random_nequip(test_rng *rng)
   test_model_options o = options_of(rng, 3.5, 5.0);
   o.lmax = test_below(rng, 4);
   o.is_sevennet = test_below(rng, 2);
+  o.is_package = !o.is_sevennet && test_below(rng, 2);
   o.n_features = from_to(rng, 4, 12);
   o.n_interactions = from_to(rng, 1, 3);
   o.n_basis = from_to(rng, 2, 8);

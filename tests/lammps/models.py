@@ -133,8 +133,9 @@ def orb(path, seed=5, n_features=12, n_interactions=3, n_neighbors=20, cutoff=6.
 
 
 def nequip(path, seed=6, variant="nequix", n_layers=3, cutoff=3.8):
-    """Like Nequix (one-hot species, norm, even paths) or SevenNet; features of orders 0 to 2."""
-    nequix = variant == "nequix"
+    """Like Nequix (one-hot species, norm, even paths), SevenNet, or models of the package nequip; features of orders 0
+    to 2."""
+    nequix, package = variant == "nequix", variant == "package"
     h = head(
         f"random-{variant}",
         "nequip",
@@ -158,6 +159,10 @@ def nequip(path, seed=6, variant="nequix", n_layers=3, cutoff=3.8):
             "n_readout": [] if nequix else [7],
         },
     )
+    if package:
+        h["nequip"].update(embedding="element", n_embedding=4, self_connection="element")
+        h["nequip"].update(paths="even", readout_activation_norm=0.7, neighbor_divisor=[0.9, 1.0, 1.2])
+        h["repulsion"] = {"kind": "nequip", "p": 6.0}
     rng, tensors = np.random.default_rng(seed), {}
     for name, shape in modelfile.nequip_shapes(h).items():
         tensors[name] = rng.standard_normal(shape)
@@ -202,6 +207,7 @@ KINDS = {
     "orb": (orb, {}),
     "nequix": (nequip, {}),
     "sevennet": (nequip, {"seed": 7, "variant": "sevennet"}),
+    "nequip": (nequip, {"seed": 15, "variant": "package"}),
     "mace": (mace, {}),
     "mace_mpa": (mace, {"seed": 14, "like_mpa": True}),
     "tensornet": (tensornet, {}),

@@ -21,7 +21,7 @@ DYNAMICS = """neighbor 0.5 bin
 neigh_modify every 2 delay 0 check no
 velocity all create 300 4711
 velocity all set 500 0 0 sum yes
-timestep 0.0001
+timestep 0.00005
 fix 1 all nve
 thermo 5
 thermo_style custom step pe press

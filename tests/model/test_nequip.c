@@ -48,6 +48,9 @@ static const test_model_options shapes[] = {
     {.n_features = 64, .n_interactions = 2, .n_basis = 8, .lmax = 0, .width = 64},
     {.n_features = 7, .n_interactions = 1, .n_basis = 8, .lmax = 3, .width = 20},
     {.n_features = 12, .n_interactions = 1, .n_basis = 8, .lmax = 2, .width = 20, .is_sevennet = 1},
+    {.n_features = 11, .n_interactions = 3, .n_basis = 6, .lmax = 3, .width = 20, .is_package = 1},
+    {.n_features = 33, .n_interactions = 2, .n_basis = 8, .lmax = 1, .width = 15, .is_package = 1},
+    {.n_features = 6, .n_interactions = 1, .n_basis = 4, .lmax = 2, .width = 9, .is_package = 1},
 };
 enum { N_SHAPES = sizeof shapes / sizeof *shapes };
 

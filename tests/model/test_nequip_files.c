@@ -9,21 +9,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-static test_model make_model(int is_sevennet)
+enum { NEQUIX, SEVENNET, PACKAGE };
+
+static test_model make_model(int kind)
 {
   test_model_options o = test_three_elements();
   o.n_features = 11;
   o.n_interactions = 3;
   o.n_basis = 6;
   o.lmax = 3;
-  o.is_sevennet = is_sevennet;
+  o.is_sevennet = kind == SEVENNET;
+  o.is_package = kind == PACKAGE;
   return test_model_nequip(o);
 }
 
 /* ---- the block --------------------------------------------------------------------------------------------------- */
 
 static const struct {
-  int is_sevennet;
+  int kind;
   const char *old, *changed, *text;
 } damages[] = {
     {0, "message_divisor: [4, 4.5, 5]", "message_divisor: [4, 4.5]", "message_divisor: has 2 numbers, expected 3"},
@@ -43,7 +46,7 @@ static const struct {
     {0, "n_layers: 3", "n_layers: 17", "n_layers: is 17, expected 1 to 16"},
     {0, "n_layers: 3", "n_layers: 2", "has 3 numbers, expected 2"},
     {0, "paths: even", "paths: odd", "paths: is 'odd', expected one of: all, even"},
-    {0, "embedding: one_hot", "embedding: table", "expected one of: linear, one_hot"},
+    {0, "embedding: one_hot", "embedding: table", "expected one of: linear, one_hot, element"},
     {0, "kind: bessel", "kind: gaussian", "expected one of: bessel, trained"},
     {0, "kind: polynomial", "kind: cosine", "expected one of: polynomial, xplor"},
     {0, "kind: polynomial, p: 5.0", "kind: xplor, p: 5.0", "key 'onset' is missing"},
@@ -67,12 +70,26 @@ static const struct {
     {1, "kind: trained", "kind: bessel", "tensor 'radial_frequencies' is not part of"},
     {0, "paths: even", "paths: all", "expected ["},
     {0, "embedding: one_hot", "embedding: linear", "tensor 'embedding' is missing"},
+    {0, "embedding: one_hot", "embedding: element", "key 'n_embedding' is missing"},
+    {0, "n_readout: []", "n_readout: []\n  self_connection: element",
+     "self_connection element needs embedding element"},
+    {0, "n_readout: []", "n_readout: []\n  readout_activation_norm: 0.7",
+     "readout_activation_norm: expected n_readout with one integer from 1 to 64"},
+    {PACKAGE, "n_readout: [5]", "n_readout: [65]", "readout_activation_norm: expected n_readout with one integer"},
+    {PACKAGE, "n_readout: [5]", "n_readout: [5, 5]", "readout_activation_norm: expected n_readout with one integer"},
+    {PACKAGE, "self_connection: element", "self_connection: none", "expected one of: linear, element"},
+    {PACKAGE, "self_connection: element", "self_connection: linear", "tensor 'layers.0.skip.l0' is missing"},
+    {PACKAGE, "n_embedding: 5", "n_embedding: 6", "tensor 'embedding' has shape [5, 3], expected [6, 3]"},
+    {PACKAGE, "n_embedding: 5", "n_embedding: 257", "n_embedding: is 257, expected 1 to 256"},
+    {PACKAGE, "neighbor_divisor: [0.5, 0.75, 1]", "neighbor_divisor: [0.5, 0.75]", "has 2 numbers, expected 3"},
+    {PACKAGE, "neighbor_divisor: [0.5, 0.75, 1]", "neighbor_divisor: [0.5, 0, 1]",
+     "neighbor_divisor: 0 is not positive"},
 };
 enum { N_DAMAGES = sizeof damages / sizeof *damages };
 
 START_TEST(damaged_blocks)
 {
-  test_model m = make_model(damages[_i].is_sevennet);
+  test_model m = make_model(damages[_i].kind);
   test_damage(&m, damages[_i].old, damages[_i].changed, damages[_i].text);
   test_model_free(&m);
 }
@@ -83,7 +100,7 @@ END_TEST
 enum { DROP, RENAME, TRANSPOSE, SHORTEN, NOT_FINITE };
 
 static const struct {
-  int is_sevennet, what;
+  int kind, what;
   const char *name, *text;
 } holes[] = {
     {0, DROP, "layers.1.skip.l2", "tensor 'layers.1.skip.l2' is missing"},
@@ -92,6 +109,9 @@ static const struct {
     {0, DROP, "layers.2.norm.l0", "tensor 'layers.2.norm.l0' is missing"},
     {0, DROP, "readout.0", "tensor 'readout.0' is missing"},
     {0, DROP, "energy_scale", "tensor 'energy_scale' is missing"},
+    {PACKAGE, DROP, "layers.1.skip.l2", "tensor 'layers.1.skip.l2' is missing"},
+    {PACKAGE, DROP, "readout.1", "tensor 'readout.1' is missing"},
+    {PACKAGE, SHORTEN, "layers.2.skip.l0", "tensor 'layers.2.skip.l0' has shape [10, 11, 5], expected [11, 11, 5]"},
     {1, DROP, "embedding", "tensor 'embedding' is missing"},
     {1, DROP, "radial_frequencies", "tensor 'radial_frequencies' is missing"},
     {0, RENAME, "readout.0", "tensor 'readout.0' is missing"},
@@ -117,7 +137,7 @@ static void damage_tensor(test_model *m, int what, const char *name)
   for (int k = 0; k < n; k++) {
     const mlff_tensor *t = &tensors[k];
     const int is_it = !strcmp(t->name, name), action = is_it ? what : -1;
-    int64_t shape[2] = {t->shape[0], t->rank > 1 ? t->shape[1] : 0};
+    int64_t shape[3] = {t->shape[0], t->rank > 1 ? t->shape[1] : 0, t->rank > 2 ? t->shape[2] : 0};
     found += is_it;
     if (action == DROP) continue;
     if (action == TRANSPOSE) shape[0] = t->shape[1], shape[1] = t->shape[0];
@@ -141,7 +161,7 @@ static void damage_tensor(test_model *m, int what, const char *name)
 
 START_TEST(damaged_weights)
 {
-  test_model m = make_model(holes[_i].is_sevennet);
+  test_model m = make_model(holes[_i].kind);
   mlff_error error = {.code = MLFF_OK};
   mlff_model *model = NULL;
   damage_tensor(&m, holes[_i].what, holes[_i].name);

@@ -16,31 +16,47 @@ static mlff_nequip_row row_of(int n_orders, int n_channels)
   return make_row(n_orders, n);
 }
 
+/* Fewer channels in higher orders: 64, 48, 32, 16, times `factor`. */
+static mlff_nequip_row falling_row(int n_orders, int factor)
+{
+  const int n[4] = {64 * factor, 48 * factor, 32 * factor, 16 * factor};
+  return make_row(n_orders, n);
+}
+
 /* ---- matrices of an element -------------------------------------------------------------------------------------- */
 
-static void check_select(mlff_backend *b, test_rng *rng, int n_orders, int n_wide, int n_channels, int64_t n)
+/* wide = x in the columns of the slot, or with `pick` the reverse */
+static void plain_select(const mlff_nequip_row *row, const mlff_nequip_row *wide, int64_t n, int pick, double *x,
+                         double *w)
+{
+  memset(pick ? x : w, 0, (size_t) (n * (pick ? row->ld : wide->ld)) * sizeof(double));
+  for (int64_t i = 0; i < n; i++)
+    for (int l = 0; l < wide->n_orders && slot_of(i) >= 0; l++)
+      for (int m = 0; m < 2 * l + 1; m++)
+        for (int c = 0; c < row->n[l]; c++) {
+          double *one = x + i * row->ld + row->offset[l] + m * row->n[l] + c;
+          double *all = w + i * wide->ld + wide->offset[l] + m * wide->n[l] + slot_of(i) * row->n[l] + c;
+          if (pick)
+            *one = *all;
+          else
+            *all = *one;
+        }
+}
+
+static void check_select(mlff_backend *b, test_rng *rng, mlff_nequip_row row, mlff_nequip_row wide, int64_t n)
 {
   atoms_case atoms = make_atoms(b, n);
-  const mlff_nequip_row row = row_of(n_orders, n_channels), wide = row_of(n_wide, N_SLOTS * n_channels);
   array x = random_array(b, rng, n * row.ld + TAIL), w = random_array(b, rng, n * wide.ld + TAIL);
   mlff_mace_select_args a = {.atoms = atoms.args, .row = row, .wide = wide, .x = x.buf.data, .wide_x = w.buf.data};
   b->ops->mace_expand(b, &a);
-  memset(w.host, 0, (size_t) (n * wide.ld) * sizeof(double));
-  for (int64_t i = 0; i < n; i++)
-    for (int k = 0; k < n_wide * n_wide; k++)
-      for (int c = 0; c < n_channels && slot_of(i) >= 0; c++)
-        w.host[i * wide.ld + (k * N_SLOTS + slot_of(i)) * n_channels + c] = x.host[i * row.ld + k * n_channels + c];
+  plain_select(&row, &wide, n, 0, x.host, w.host);
   check_array(b, "wide", &w, 0);
   check_array(b, "x", &x, 0);
   array_free(b, &w);
   w = random_array(b, rng, n * wide.ld + TAIL);
   a.wide_x = w.buf.data;
   b->ops->mace_pick(b, &a);
-  memset(x.host, 0, (size_t) (n * row.ld) * sizeof(double));
-  for (int64_t i = 0; i < n; i++)
-    for (int k = 0; k < n_wide * n_wide; k++)
-      for (int c = 0; c < n_channels && slot_of(i) >= 0; c++)
-        x.host[i * row.ld + k * n_channels + c] = w.host[i * wide.ld + (k * N_SLOTS + slot_of(i)) * n_channels + c];
+  plain_select(&row, &wide, n, 1, x.host, w.host);
   check_array(b, "picked", &x, 0);
   free_arrays(b, (array *[]){&x, &w}, 2);
   free_atoms(b, &atoms);
@@ -52,9 +68,11 @@ START_TEST(select_element)
   if (!b) return;
   test_rng rng = {21};
   for (int n = 0; n <= N_ATOMS; n += n ? N_ATOMS - 1 : 1) {
-    check_select(b, &rng, 1, 1, 16, n);
-    check_select(b, &rng, 2, 1, 32, n);
-    check_select(b, &rng, 4, 4, 16, n);
+    check_select(b, &rng, row_of(1, 16), row_of(1, N_SLOTS * 16), n);
+    check_select(b, &rng, row_of(2, 32), row_of(1, N_SLOTS * 32), n);
+    check_select(b, &rng, row_of(4, 16), row_of(4, N_SLOTS * 16), n);
+    check_select(b, &rng, falling_row(4, 1), falling_row(4, N_SLOTS), n);
+    check_select(b, &rng, falling_row(3, 1), falling_row(1, N_SLOTS), n);
   }
   mlff_backend_close(b);
 }
@@ -301,7 +319,8 @@ static void check_readout(mlff_backend *b, test_rng *rng, int n_hidden, int64_t 
   enum { CHANNELS = 32, LD = 48 };
   atoms_case atoms = make_atoms(b, n);
   array x = random_array(b, rng, n * LD), weight = random_array(b, rng, (n_hidden ? n_hidden : 1) * CHANNELS);
-  array last = random_array(b, rng, n_hidden ? n_hidden : 1), energy = random_array(b, rng, n + TAIL);
+  const int64_t ld_last = n_hidden == 16 ? 19 : 0; /* 0: one for all elements */
+  array last = random_array(b, rng, n_hidden + 1 + (N_SLOTS - 1) * ld_last), energy = random_array(b, rng, n + TAIL);
   array grad = random_array(b, rng, n * LD + TAIL);
   const mlff_mace_readout_args a = {.atoms = atoms.args,
                                     .n_channels = CHANNELS,
@@ -310,6 +329,7 @@ static void check_readout(mlff_backend *b, test_rng *rng, int n_hidden, int64_t 
                                     .x = x.buf.data,
                                     .weight = weight.buf.data,
                                     .last = last.buf.data,
+                                    .ld_last = ld_last,
                                     .gain = 1.7,
                                     .is_tanh = n_hidden == 5,
                                     .energy = wanted & 1 ? energy.buf.data : NULL,
@@ -318,7 +338,7 @@ static void check_readout(mlff_backend *b, test_rng *rng, int n_hidden, int64_t 
                                     .add_grad = add};
   for (int64_t i = 0; i < n; i++) {
     double slope[CHANNELS] = {0}, e = 0;
-    if (slot_of(i) >= 0) e = plain_readout(&a, weight.host, last.host, x.host + i * LD, slope);
+    if (slot_of(i) >= 0) e = plain_readout(&a, weight.host, last.host + slot_of(i) * ld_last, x.host + i * LD, slope);
     if (wanted & 1) energy.host[i] = (add ? energy.host[i] : 0) + e;
     for (int c = 0; c < LD && wanted & 2; c++)
       grad.host[i * LD + c] = (add ? grad.host[i * LD + c] : 0) + (c < CHANNELS ? slope[c] : 0);

@@ -27,7 +27,7 @@ static double power; /* of mlff_zbl; 0 except where it is tested */
 static mlff_repulsion make_table(mlff_backend *backend, const cutoffs *c)
 {
   mlff_repulsion_pair pairs[N_SPECIES][N_SPECIES];
-  mlff_repulsion r = {.n_species = N_SPECIES, .power = power};
+  mlff_repulsion r = {.n_species = N_SPECIES, .power = power, .is_mace = power > 4};
   for (int s = 0; s < N_SPECIES; s++) {
     for (int t = 0; t < N_SPECIES; t++) {
       pairs[s][t] = (mlff_repulsion_pair){.cutoff = cutoff_of(c, s, t),

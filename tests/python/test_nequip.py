@@ -19,7 +19,7 @@ from helpers import assert_near
 
 from mlff_tools.convert import command as convert
 from mlff_tools.convert import nequip as convert_nequip
-from mlff_tools.model import modelfile, reference, reference_nequip, structures
+from mlff_tools.model import modelfile, reference, reference_nequip, repulsion, structures
 from mlff_tools.model.modelfile import ModelError
 
 TRIPLES = [(a, b, c) for a, b, c in itertools.product(range(4), repeat=3) if abs(a - b) <= c <= a + b]
@@ -49,6 +49,8 @@ def atomic_energies(model, s, trace=None):
     species = np.array([head["elements"].index(e) for e in s["elements"]])
     edges = reference.neighbours(s["positions"], s["cell"], head["cutoff"])
     energies, _ = reference_nequip.nequip(head, tensors, species, *edges, trace)
+    if "repulsion" in head:
+        energies = energies + repulsion.evaluate(head, species, *edges)[0]
     return energies + [head["energy_offsets"][e] for e in s["elements"]]
 
 
@@ -209,7 +211,13 @@ class Symmetry(unittest.TestCase):
 class Published(unittest.TestCase):
     """The published programs in double, which numpy reproduces to 5e-13 eV, 2e-13 eV/A and 6e-16 eV/A^3."""
 
-    MOST = {"nequix-oam-1-pft": 33, "sevennet-0": 33, "nequip_tiny": 64, "nequip_tiny7": 64}  # atoms; others: 24
+    MOST = {
+        "nequix-oam-1-pft": 33,
+        "sevennet-0": 33,
+        "nequip_tiny": 64,
+        "nequip_tiny7": 64,
+        "nequip_pkg_tiny": 64,
+    }  # atoms; others: 24
 
     def compare(self, name, file):
         model, checked = published(name), 0
@@ -236,6 +244,10 @@ class Published(unittest.TestCase):
 
     def test_nequip_tiny7(self):
         self.assertEqual(self.compare("nequip_tiny7", "nequip_tiny7_reference.json"), 5)
+
+    def test_package(self):
+        """Models of the package nequip, whose radial weights have another order in their files."""
+        self.assertEqual(self.compare("nequip_pkg_tiny", "nequip_pkg_tiny_reference.json"), 4)
 
     def test_nequix(self):
         """N10: two models with other constants."""
@@ -298,9 +310,11 @@ class Sensitivity(unittest.TestCase):
 
     def setUp(self):
         self.nequix, self.sevennet = published("nequip_tiny"), published("nequip_tiny7")
+        self.package = published("nequip_pkg_tiny")
         self.water = {
             "nequip_tiny": references("nequip_tiny_reference.json")["water24"],
             "nequip_tiny7": references("nequip_tiny7_reference.json")["water24"],
+            "nequip_pkg_tiny": references("nequip_pkg_tiny_reference.json")["water24"],
         }
 
     def moves(self, name, model, what, least=1e-6):
@@ -334,6 +348,28 @@ class Sensitivity(unittest.TestCase):
         by_number = np.argsort([14, 1, 8])
         wrong = with_tensors(self.sevennet, "embedding", lambda v: v[:, by_number])
         self.moves("nequip_tiny7", wrong, "S4: elements sorted by number")
+
+    def test_package_options(self):
+        for what, block in {
+            "average of another type": {"neighbor_divisor": lambda values: values[::-1]},
+            "no factor sqrt(2) in the readout": {"readout_activation_norm": 1.0},
+            "linear readout": {"readout_activation_norm": None},
+        }.items():
+            with self.subTest(what):
+                self.moves("nequip_pkg_tiny", changed(self.package, **block), what)
+        wrong = with_tensors(self.package, "embedding", lambda v: v / np.sqrt(3))
+        self.moves("nequip_pkg_tiny", wrong, "a divided embedding")
+        layer = modelfile.nequip_layers(self.package[0])[1]
+        by_first = np.concatenate([np.arange(p.column, p.column + p.mul) for p in sorted(layer.paths)])
+        wrong = with_tensors(self.package, "layers.1.radial_mlp.2", lambda v: v[by_first])
+        self.moves("nequip_pkg_tiny", wrong, "radial weights as in the file: sorted by l1", 1e-4)
+        wrong = with_tensors(self.package, "layers.1.skip.l1", lambda v: v.transpose(1, 0, 2))
+        self.moves("nequip_pkg_tiny", wrong, "a transposed self-connection", 1e-4)
+        head, tensors = copy.deepcopy(self.package)
+        head["repulsion"]["p"] = 5.0
+        self.moves("nequip_pkg_tiny", (head, tensors), "another cutoff function of ZBL")
+        del head["repulsion"]
+        self.moves("nequip_pkg_tiny", (head, tensors), "no ZBL", 1e-2)
 
     def test_norm(self):
         good = reference_nequip._Layer._normalise

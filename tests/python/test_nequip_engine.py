@@ -17,6 +17,7 @@ from mlff_tools.model import engine
 MODELS = {
     "nequip_tiny": "nequip_tiny",
     "nequip_tiny7": "nequip_tiny7",
+    "nequip_pkg_tiny": "nequip_pkg_tiny",
     "nequix-mp-1": "nequix",
     "nequix-oam-1-pft": "nequix",
     "sevennet-0": "sevennet",

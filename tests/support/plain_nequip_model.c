@@ -12,8 +12,11 @@
 typedef struct plain_net {
   const mlff_modelfile *file;
   const mlff_graph *graph;
-  int n, n_elements, n_layers, n_orders, lmax, is_even, is_one_hot, is_trained, is_scaled, has_norm, n_readout;
-  const double *channels, *divisor, *readout;
+  int n, n_elements, n_layers, n_orders, lmax, is_even, is_trained, is_scaled, has_norm, n_readout;
+  int embedding, n_embedding, skips_by_element; /* embedding: linear, one_hot, element */
+  const double *channels, *divisor, *readout, *neighbor_divisor;
+  double readout_gain; /* of silu; 0: none */
+  const int *species;
   plain_network network;
   double *frequency, epsilon, gain;
   int n_in, n_out;       /* orders that come into the layer at hand and go out                       */
@@ -51,6 +54,25 @@ static double *linear(const plain_net *net, int t, const char *name, int l, int 
           y[(i * n_out + o) * width + m] += scale * w[o * n_in + c] * x[(i * n_in + c) * width + m];
   free(w);
   return y;
+}
+
+/* y [n][n_out][2l+1] += W x of the package nequip: W of the element, from a tensor of rank 3 and the embedding */
+static void element_skip(const plain_net *net, int t, int l, int n_out, int n_in, const double *x, double *y)
+{
+  const int width = 2 * l + 1, n = net->n_embedding;
+  const int64_t shape[3] = {n_out, n_in, n};
+  double *w = NULL, *embedding = tensor(net, n, net->n_elements, "embedding");
+  char name[96];
+  mlff_error error = {.code = MLFF_OK};
+  snprintf(name, sizeof name, "layers.%d.skip.l%d", t, l);
+  test_ok(mlff_modelfile_tensor(net->file, name, 3, shape, &w, &error), error);
+  for (int i = 0; i < net->n; i++)
+    for (int q = 0; q < n_out * n_in * n; q++)
+      for (int m = 0; m < width; m++)
+        y[(i * n_out + q / (n_in * n)) * width + m] += w[q] * embedding[q % n * net->n_elements + net->species[i]] *
+                                                       x[(i * n_in + q / n % n_in) * width + m] / sqrt(n_in * n);
+  free(w);
+  free(embedding);
 }
 
 /* ---- messages ---------------------------------------------------------------------------------------------------- */
@@ -187,14 +209,20 @@ static void layer(plain_net *net, int t)
     if (l) net->ungated[l] = (int) net->channels[l];
     net->m[l] = calloc((size_t) (net->n * net->n_rows[l] * (2 * l + 1)), sizeof(double));
   }
-  for (int l = 0; l < net->n_in; l++)
+  for (int l = 0; l < net->n_in; l++) {
+    const int n = net->in[l] * (2 * l + 1);
     net->y[l] = linear(net, t, "linear_1", l, net->in[l], net->in[l], 1 / sqrt(net->in[l]), net->x[l], NULL);
+    for (int q = 0; q < net->n * n && net->neighbor_divisor; q++)
+      net->y[l][q] /= net->neighbor_divisor[net->species[q / n]];
+  }
   messages(net, t, paths, n_paths, n_weights);
   for (int l = 0; l < net->n_out; l++) {
     /* N9, N10: all inputs count; N11: skip takes what came into the layer */
     net->z[l] = linear(net, t, "linear_2", l, net->ungated[l], net->n_rows[l],
                        1 / (sqrt(net->n_rows[l]) * net->divisor[t]), net->m[l], NULL);
-    if (l < net->n_in)
+    if (net->skips_by_element && t > 0 && l < net->n_in)
+      element_skip(net, t, l, net->ungated[l], net->in[l], net->x[l], net->z[l]);
+    else if (!net->skips_by_element && l < net->n_in)
       linear(net, t, "skip", l, net->ungated[l], net->in[l], 1 / sqrt(net->in[l]), net->x[l], net->z[l]);
   }
   if (net->has_norm) norm(net, t);
@@ -240,10 +268,29 @@ static void read_radial(plain_net *net, const mlff_yaml *block)
   net->network.frequency = net->frequency;
 }
 
+/* Keys of the package nequip. */
+static void read_elements(plain_net *net, const mlff_yaml *block)
+{
+  static const char *const embeddings[] = {"linear", "one_hot", "element", NULL}, *const connections[] = {"linear",
+                                                                                                          "element",
+                                                                                                          NULL};
+  mlff_error error = {.code = MLFF_OK};
+  double scale = 0;
+  int n = 0;
+  test_ok(mlff_yaml_choice(net->file, block, "embedding", embeddings, &net->embedding, &error), error);
+  const int n_of[3] = {(int) net->channels[0], net->n_elements, 0};
+  net->n_embedding = n_of[net->embedding];
+  if (net->embedding != 2) return;
+  test_ok(mlff_yaml_int(net->file, block, "n_embedding", 1, 256, &net->n_embedding, &error), error);
+  test_ok(mlff_yaml_choice(net->file, block, "self_connection", connections, &net->skips_by_element, &error), error);
+  test_ok(mlff_yaml_doubles(net->file, block, "neighbor_divisor", -1, &net->neighbor_divisor, &n, &error), error);
+  test_ok(mlff_yaml_double(net->file, block, "readout_activation_norm", 0, 9, &scale, &error), error);
+  net->readout_gain = 1 / scale;
+}
+
 static void read_block(plain_net *net)
 {
-  static const char *const paths[] = {"all", "even", NULL}, *const embeddings[] = {"linear", "one_hot", NULL},
-                           *const norms[] = {"none", "rms", NULL};
+  static const char *const paths[] = {"all", "even", NULL}, *const norms[] = {"none", "rms", NULL};
   const mlff_yaml *block = NULL, *part = NULL;
   mlff_error error = {.code = MLFF_OK};
   double scale = 1;
@@ -253,7 +300,7 @@ static void read_block(plain_net *net)
   test_ok(mlff_yaml_int(net->file, block, "lmax", 0, 3, &net->lmax, &error), error);
   test_ok(mlff_yaml_doubles(net->file, block, "n_channels", -1, &net->channels, &net->n_orders, &error), error);
   test_ok(mlff_yaml_choice(net->file, block, "paths", paths, &net->is_even, &error), error);
-  test_ok(mlff_yaml_choice(net->file, block, "embedding", embeddings, &net->is_one_hot, &error), error);
+  read_elements(net, block);
   test_ok(mlff_yaml_doubles(net->file, block, "message_divisor", -1, &net->divisor, &n, &error), error);
   test_ok(mlff_yaml_map(net->file, block, "norm", &part, &error), error);
   test_ok(mlff_yaml_choice(net->file, part, "kind", norms, &net->has_norm, &error), error);
@@ -267,12 +314,13 @@ static void read_block(plain_net *net)
 /* S4: species are positions in the file's list of elements. */
 static void embed(plain_net *net, const test_atoms *atoms)
 {
-  const int n = net->is_one_hot ? net->n_elements : (int) net->channels[0];
-  double *w = net->is_one_hot ? NULL : tensor(net, n, net->n_elements, "embedding");
+  const int n = net->n_embedding;
+  const double divisor = net->embedding == 2 ? 1 : sqrt(net->n_elements);
+  double *w = net->embedding == 1 ? NULL : tensor(net, n, net->n_elements, "embedding");
   net->x[0] = calloc((size_t) (net->n * n), sizeof(double));
   for (int q = 0; q < net->n * n; q++) {
     const int s = atoms->species[q / n];
-    net->x[0][q] = w ? w[q % n * net->n_elements + s] / sqrt(net->n_elements) : q % n == s;
+    net->x[0][q] = w ? w[q % n * net->n_elements + s] / divisor : q % n == s;
   }
   net->n_in = 1;
   net->in[0] = n;
@@ -291,7 +339,10 @@ static void read_out(plain_net *net, const test_atoms *atoms, double *energy)
       double *w = tensor(net, n_out, n, "readout.%d", k);
       for (int o = 0; o < n_out; o++) {
         to[o] = 0;
-        for (int c = 0; c < n; c++) to[o] += w[o * n + c] * from[c] / sqrt(n);
+        for (int c = 0; c < n; c++) {
+          const double x = k && net->readout_gain > 0 ? net->readout_gain * silu(from[c]) : from[c];
+          to[o] += w[o * n + c] * x / sqrt(n);
+        }
       }
       memcpy(from, to, (size_t) n_out * sizeof *from);
       n = n_out;
@@ -309,6 +360,7 @@ void plain_nequip(const test_model *model, const test_atoms *atoms, double *ener
   plain_net net = {.file = file,
                    .n = atoms->n,
                    .n_elements = head->n_elements,
+                   .species = atoms->species,
                    .network = {.basis = {.cutoff = head->cutoff}}};
   mlff_system *system = test_system(atoms, head->cutoff);
   net.graph = mlff_system_graph(system);

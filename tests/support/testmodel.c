@@ -267,8 +267,8 @@ static test_model make_orb(int variant)
   return test_model_orb(o);
 }
 
-/* Nequix and SevenNet in small: what the block of the file can say; variant 4 sees its neighbors only, simulated GPUs
- * run variant 3. */
+/* Nequix, SevenNet and the package nequip (variant 6) in small: what the block of the file can say; variant 4 sees its
+ * neighbors only, simulated GPUs run variant 3. */
 static test_model make_nequip(int variant)
 {
   test_model_options o = test_three_elements();
@@ -279,7 +279,8 @@ static test_model make_nequip(int variant)
   o.cutoff = 4.0;
   o.seed = 60 + (uint64_t) variant;
   o.is_sevennet = variant % 2;
-  o.lmax = variant < 2 ? 3 : variant - 2;
+  o.is_package = variant == 6;
+  o.lmax = variant < 2 ? 3 : variant == 6 ? 2 : variant - 2;
   if (variant == 3) o.cutoff = 3.0;
   if (variant == 4) o.n_interactions = 1;
   return test_model_nequip(o);
@@ -330,7 +331,7 @@ const test_arch test_archs[] = {
     /* a short step: CELU has kinks in its second derivative */
     {.name = "ani", .n_variants = TEST_N_ANI + 1, .make = make_ani, .step = 3e-6, .derivative = 1e-7},
     {.name = "orb", .n_variants = 3, .make = make_orb},
-    {.name = "nequip", .n_variants = 6, .make = make_nequip, .step = 1e-4, .derivative = 1e-8, .small = 3},
+    {.name = "nequip", .n_variants = 7, .make = make_nequip, .step = 1e-4, .derivative = 1e-8, .small = 3},
     {.name = "mace", .n_variants = 6, .make = make_mace, .step = 1e-4, .derivative = 1e-8, .small = 1},
     {.name = "tensornet", .n_variants = 6, .make = make_tensornet, .step = 1e-4, .derivative = 1e-8, .small = 1},
     {.name = NULL},

@@ -71,6 +71,7 @@ typedef struct test_model_options {
   /* nequip; n_features of order 0, n_interactions, n_basis as painn, width [20] of the radial networks */
   int lmax;        /* of features and harmonics: 0 to 3                              */
   int is_sevennet; /* all that is not as in Nequix                                   */
+  int is_package;  /* all that is not as in Nequix in models of the package nequip   */
   /* mace; n_features channels of each order, lmax of harmonics, n_readout < 0: linear, the others as nequip */
   int n_orders;  /* [1] of features                                                */
   int selects;   /* layers 0, 2, ... have matrices of the element on messages      */

@@ -18,6 +18,7 @@ import zipfile
 import zlib
 
 import numpy as np
+import yaml
 
 from ..model.modelfile import NUMBERS, SYMBOLS, ModelError
 
@@ -343,6 +344,8 @@ LARGEST_REPEATED = 1 << 20  # values in a tensor that repeats those of its stora
 class _StateDictReader(pickle.Unpickler):
     """Unpickles what a state dict is made of; every other name in the file is an error before anything is called."""
 
+    storage = "{folder}/data/{key}"  # where the values of a tensor are
+
     def __init__(self, file, archive, folder):
         super().__init__(file)
         self.archive, self.folder = archive, folder
@@ -363,7 +366,7 @@ class _StateDictReader(pickle.Unpickler):
 
     def persistent_load(self, pid):
         kind, dtype, key, _, size = pid
-        data = np.frombuffer(self.archive.read(f"{self.folder}/data/{key}"), dtype)
+        data = np.frombuffer(self.archive.read(self.storage.format(folder=self.folder, key=key)), dtype)
         if kind != "storage" or len(data) < size:
             raise ModelError(f"storage {key} holds {len(data)} numbers, expected {size}")
         return data
@@ -468,6 +471,12 @@ class _ModuleReader(_CheckpointReader):
         return self.KNOWN.get((module, name)) or super().find_class(module, name)
 
 
+class _PackageReader(_ModuleReader):
+    """Reads a module that torch.package wrote."""
+
+    storage = "{folder}/.data/{key}.storage"
+
+
 # What a damaged or hostile file can raise.
 UNREADABLE = (
     ModelError,
@@ -483,6 +492,7 @@ UNREADABLE = (
     RuntimeError,
     TypeError,
     ValueError,
+    yaml.YAMLError,
 )
 
 
@@ -503,11 +513,14 @@ def _open_archive(path, what):
         raise ModelError(f"{path}: is not a checkpoint of PyTorch 1.6 or newer: expected a {what}") from e
 
 
-def _unpickle(path, reader, what):
-    """What PyTorch (1.6 or newer) saved, by one of the readers above; `what` is for the message."""
+def _unpickle(path, reader, what, pickled="data.pkl", others=()):
+    """What PyTorch (1.6 or newer) saved, by one of the readers above; `what` is for the message.
+
+    pickled: name of the pickle inside the folder of the archive; others: of YAML files next to it, whose values
+    follow that of the pickle in a list."""
     with _open_archive(path, what) as archive:
         try:
-            found = [n for n in archive.namelist() if n.count("/") == 1 and n.endswith("/data.pkl")]
+            found = [n for n in archive.namelist() if n.partition("/")[2] == pickled]
             if len(found) != 1:
                 raise ModelError("it is not a PyTorch file")
             folder = found[0].split("/")[0]
@@ -520,7 +533,9 @@ def _unpickle(path, reader, what):
                 raise ModelError("it is compressed, which files of PyTorch are not")
             text = archive.read(found[0])
             _check_memo(text)
-            return reader(io.BytesIO(text), archive, folder).load()
+            value = reader(io.BytesIO(text), archive, folder).load()
+            beside = [yaml.safe_load(archive.read(f"{folder}/{name}")) for name in others]
+            return [value, *beside] if others else value
         except UNREADABLE as e:
             raise ModelError(f"{path}: cannot be read as a {what}: {str(e) or type(e).__name__}") from e
 
@@ -534,6 +549,12 @@ def read_module(path, what):
     """The module that torch.save wrote as Recorded objects, tensors as arrays; without PyTorch, and without running its
     code. `what` is for messages."""
     return _unpickle(path, _ModuleReader, what)
+
+
+def read_package(path):
+    """(module, configuration, metadata) of a model that nequip-package wrote, the module as read_module gives it."""
+    others = ("model/config.yaml", "model/package_metadata.txt")
+    return _unpickle(path, _PackageReader, "packaged model", "model/eager_model.pkl", others)
 
 
 def read_state_dict(path):

@@ -11,6 +11,7 @@
   mlff convert orb   --random SEED   -o NAME    a full-size Orb-v2 with random weights
   mlff convert nequip FILE.nqx       -o NAME    a network of Nequix
   mlff convert nequip FILE.pth       -o NAME    a checkpoint of SevenNet (SevenNet-0, SevenNet-l3i5)
+  mlff convert nequip FILE.ckpt      -o NAME    a checkpoint of the package nequip, or its .nequip.zip
   mlff convert nequip nequix.yaml    -o NAME    a description with safetensors weights
   mlff convert mace   FILE.model     -o NAME    a model of mace-torch (MACE-MP-0 and later)
   mlff convert mace   mace.yaml      -o NAME    a description with safetensors weights
@@ -485,7 +486,9 @@ KINDS = {
         source_needed=False,
     ),
     "nequip": Kind(
-        "Nequix (.nqx), SevenNet (.pth), or a description", _read_nequip, min_distance=convert_nequip.MIN_DISTANCE
+        "Nequix (.nqx), SevenNet (.pth), nequip (.ckpt, .nequip.zip), or a description",
+        _read_nequip,
+        min_distance=convert_nequip.MIN_DISTANCE,
     ),
     "mace": Kind(
         "MACE: a .model file of mace-torch, or a description",

@@ -10,8 +10,8 @@ import numpy as np
 from ..model import modelfile, repulsion
 from ..model.modelfile import ModelError
 from . import mace_file
+from .common import head_of, require, require_all, symbols_of
 from .mace_file import CITATION
-from .nequip import head_of, require, require_all, symbols_of
 
 MIN_DISTANCE = 0.6  # A: nearer than any bond
 SKIPS = {"message": "messages", "species": "features"}

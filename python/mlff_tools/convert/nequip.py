@@ -1,8 +1,9 @@
-"""The `nequip` part of mlff_tools.convert: networks of the NequIP family from files of Nequix (.nqx) and SevenNet
-(.pth), or from a description.
+"""The `nequip` part of mlff_tools.convert: networks of the NequIP family from files of Nequix (.nqx), SevenNet (.pth)
+and the package nequip (.ckpt, .nequip.zip), or from a description.
 
 An .nqx is one line of JSON and the arrays of the model one after the other, as numpy writes them. Weights keep their
-bits; no factor is folded in. Files of SevenNet are read in sevennet.py.
+bits; no factor is folded in. Files of SevenNet are read in sevennet.py, those of nequip in
+nequip_file.py.
 """
 
 import io
@@ -12,8 +13,9 @@ import math
 import numpy as np
 
 from ..model import modelfile
-from ..model.modelfile import SYMBOLS, ModelError
-from . import sevennet
+from ..model.modelfile import ModelError
+from . import nequip_file, nequip_package, sevennet
+from .common import head_of, require, require_all, symbols_of
 
 MIN_DISTANCE = 0.6  # A: nearer than any bond, and where training data end
 # e3nn_jax.normalize_function(silu) in double; in single precision the package has 0.5964577198: 2e-6 eV/atom apart.
@@ -66,21 +68,6 @@ PUBLISHED = {
 }
 
 
-def require(where, name, value, expected):
-    """Refuses, by name, an option that the engine does not have."""
-    if value != expected:
-        raise ModelError(f"{where}: {name} is {value!r}, which is not supported (possible: {expected!r})")
-
-
-def require_all(source, wanted, where):
-    """Refuses other values than those of wanted, a mapping of dotted keys."""
-    for path, expected in wanted.items():
-        value = source
-        for key in path.split("."):
-            value = value.get(key) if isinstance(value, dict) else None
-        require(where, path, value, expected)
-
-
 def channels(text, parity, where):
     """Channels of order 0, 1, ... of irreps like '128x0e + 64x1o'.
 
@@ -120,18 +107,6 @@ def read_nqx(path):
     return configuration, arrays
 
 
-def head_of(elements, cutoff, offsets, block, architecture="nequip"):
-    """What all heads of published networks in eV contain."""
-    return {
-        "architecture": architecture,
-        "elements": elements,
-        "cutoff": float(cutoff),
-        "units": {"length": "angstrom", "energy": "eV", "energy_in_eV": 1.0},
-        "energy_offsets": offsets,
-        architecture: block,
-    }
-
-
 def _nequix_block(c, n_channels):
     return {
         "n_layers": int(c["n_layers"]),
@@ -151,13 +126,6 @@ def _nequix_block(c, n_channels):
         "activation_norm": ACTIVATION_NORM,
         "n_readout": [],
     }
-
-
-def symbols_of(numbers, where):
-    unknown = [z for z in numbers if not isinstance(z, int) or not 0 < z < len(SYMBOLS)]
-    if unknown or len(set(numbers)) != len(numbers):
-        raise ModelError(f"{where}: atomic numbers {numbers}: must be different numbers from 1 to {len(SYMBOLS) - 1}")
-    return [SYMBOLS[z] for z in numbers]
 
 
 def nequix_model(configuration, arrays, where):
@@ -250,9 +218,13 @@ def _described_block(source, where):
 
 def described_model(source, tensors, where):
     """(head, tensors) of the `nequip` model that a description and its tensors define."""
+    if source.get("variant") == "nequip_package":
+        return nequip_package.described_model(source, tensors, where)
     require_all(source, EXPECTED, where)
     if source.get("variant") not in ("nequix", "sevennet"):
-        raise ModelError(f"{where}: variant is {source.get('variant')!r}: nequix and sevennet are supported")
+        raise ModelError(
+            f"{where}: variant is {source.get('variant')!r}: nequix, sevennet and nequip_package are supported"
+        )
     out, block = dict(tensors), _described_block(source, where)
     elements = symbols_of(source["atomic_numbers"], where)
     try:
@@ -280,15 +252,18 @@ def read(args, read_description):
         sha256 = source.get("source_sha256")
     else:
         sha256, source = modelfile.sha256_of(path), {}
-        if path.endswith((".pth", ".pt")):
+        if nequip_file.is_file(path):
+            source, tensors = nequip_file.read(path)
+            head, tensors = described_model(source, tensors, path)
+        elif path.endswith((".pth", ".pt")):
             head, tensors = sevennet.model(path, head_of)
         else:
             head, tensors = nequix_model(*read_nqx(path), path)
     published = PUBLISHED.get(sha256, {})
     source = {"license": source.get("license", "unknown: see the source"), **source, **published}
     provenance = {key: published[key] for key in ("labels", "data") if published}
-    nequix = head["nequip"]["embedding"] == "one_hot"
-    provenance["citation"] = CITATION if nequix else sevennet.CITATION
+    citations = {"one_hot": CITATION, "linear": sevennet.CITATION, "element": nequip_package.CITATION}
+    provenance["citation"] = citations[head["nequip"]["embedding"]]
     provenance["data_sha256"] = "none"
     source["provenance"] = provenance
     source["note"] = f" (sha256 {sha256})" if sha256 else ""

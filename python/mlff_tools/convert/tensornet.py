@@ -10,7 +10,7 @@ import os
 from ..model import modelfile
 from ..model.modelfile import ModelError
 from . import matgl
-from .nequip import head_of, require_all
+from .common import head_of, require_all
 
 MIN_DISTANCE = 0.6  # A: nearer than any bond
 CITATION = (

@@ -187,8 +187,8 @@ def nequip_layers(head):
     """The layers of a `nequip` model, as [NequipLayer]."""
     p = head["nequip"]
     channels = dict(enumerate(p["n_channels"]))
-    inputs = {0: len(head["elements"]) if p["embedding"] == "one_hot" else channels[0]}
-    layers = []
+    widths = {"one_hot": len(head["elements"]), "linear": channels[0], "element": p.get("n_embedding")}
+    inputs, layers = {0: widths[p["embedding"]]}, []
     for t in range(p["n_layers"]):
         outputs = channels if t < p["n_layers"] - 1 else {0: channels[0]}
         paths, n_weights = nequip_paths(inputs, outputs, p["lmax"], p["paths"] == "even")
@@ -208,6 +208,11 @@ def nequip_shapes(head):
     p, n_elements = head["nequip"], len(head["elements"])
     if len(p["message_divisor"]) != p["n_layers"]:
         raise ModelError(f"nequip.message_divisor has {len(p['message_divisor'])} numbers for {p['n_layers']} layers")
+    if len(p.get("neighbor_divisor", head["elements"])) != n_elements:
+        raise ModelError(f"nequip.neighbor_divisor has {len(p['neighbor_divisor'])} numbers for {n_elements} elements")
+    by_element = p.get("self_connection", "linear") == "element"
+    if by_element and p["embedding"] != "element":
+        raise ModelError(f"nequip.self_connection is element, embedding is {p['embedding']}: must be element, too")
     shapes = {"energy_scale": (n_elements,)}
 
     def chain(name, widths):
@@ -216,6 +221,8 @@ def nequip_shapes(head):
 
     if p["embedding"] == "linear":
         shapes["embedding"] = (p["n_channels"][0], n_elements)
+    if p["embedding"] == "element":
+        shapes["embedding"] = (p["n_embedding"], n_elements)
     if p["radial_basis"]["kind"] == "trained":
         shapes["radial_frequencies"] = (p["radial_basis"]["n"],)
     for t, layer in enumerate(nequip_layers(head)):
@@ -225,8 +232,10 @@ def nequip_shapes(head):
             shapes[f"{name}linear_1.l{l}"] = (n, n)
         for l, n in layer.sums.items():
             shapes[f"{name}linear_2.l{l}"] = (n, layer.rows(l))
-            if l in layer.inputs:
+            if l in layer.inputs and not by_element:
                 shapes[f"{name}skip.l{l}"] = (n, layer.inputs[l])
+            elif l in layer.inputs and t > 0:
+                shapes[f"{name}skip.l{l}"] = (n, layer.inputs[l], p["n_embedding"])
             if p["norm"]["kind"] == "rms":
                 shapes[f"{name}norm.l{l}"] = (n,)
     chain("readout", [p["n_channels"][0], *p["n_readout"], 1])
@@ -334,10 +343,14 @@ def repulsion_cutoffs(head):
         return found
     if isinstance(block, dict) and block.get("kind") == "mace":
         return _mace_cutoffs(block, elements)
+    if isinstance(block, dict) and block.get("kind") == "nequip":
+        if set(block) != {"kind", "p"}:
+            raise ModelError(f"repulsion has the keys {sorted(block)}: kind nequip has ['kind', 'p']")
+        return {(a, b): float(head["cutoff"]) for k, a in enumerate(elements) for b in elements[k:]}
     if not isinstance(block, dict) or set(block) != {"kind", "cutoffs"} or not isinstance(block["cutoffs"], dict):
         raise ModelError(f"repulsion is {block!r}: must be {{kind: zbl, cutoffs: {{H-O: 0.85, ...}}}}")
     if block["kind"] != "zbl":
-        raise ModelError(f"repulsion.kind is '{block['kind']}': zbl and mace are possible")
+        raise ModelError(f"repulsion.kind is '{block['kind']}': zbl, mace and nequip are possible")
     if not block["cutoffs"]:
         raise ModelError("repulsion.cutoffs has no pair: leave the block repulsion out")
     for name, cutoff in block["cutoffs"].items():

@@ -118,12 +118,13 @@ def dsilu(x):
 
 
 def linear(weight, x):
-    """Channels mixed component by component: [N, n_in, 2l+1] -> [N, n_out, 2l+1], divided by sqrt(n_in)."""
-    return np.matmul(weight / sqrt(weight.shape[1]), x)
+    """Channels mixed component by component: [N, n_in, 2l+1] -> [N, n_out, 2l+1], divided by sqrt(n_in). weight: one
+    matrix, or one for each atom."""
+    return np.matmul(weight / sqrt(weight.shape[-1]), x)
 
 
 def linear_back(weight, g):
-    return np.matmul(weight.T / sqrt(weight.shape[1]), g)
+    return np.matmul(np.swapaxes(weight, -1, -2) / sqrt(weight.shape[-1]), g)
 
 
 def sum_by(index, values, n):
@@ -203,21 +204,54 @@ class Messages:
         return gfeatures, gweights
 
 
+def _matrices(weight, embedding):
+    """[S, n_out, n_in]: the matrix of each element, sum_v weight[.., v] embedding[v] / sqrt(n_embedding)."""
+    return np.einsum("wuv,vs->swu", weight, embedding) / sqrt(weight.shape[2])
+
+
+class _Readout:
+    """The energy of each atom from its scalars: linear layers, between them silu(.)/readout_activation_norm if the
+    block has that."""
+
+    def __init__(self, head, tensors):
+        self.norm = head["nequip"].get("readout_activation_norm")
+        self.layers = [tensors[f"readout.{k}"] for k in range(len(head["nequip"]["n_readout"]) + 1)]
+
+    def forward(self, x):
+        self.hidden = []
+        for k, w in enumerate(self.layers):
+            if k and self.norm:
+                self.hidden.append(x)
+                x = silu(x) / self.norm
+            x = linear(w, x)
+        return x
+
+    def backward(self, g):
+        for k in reversed(range(len(self.layers))):
+            g = linear_back(self.layers[k], g)
+            if k and self.norm:
+                g = g * dsilu(self.hidden[k - 1]) / self.norm
+        return g
+
+
 class _Layer:
     """One layer: forward keeps what backward needs."""
 
-    def __init__(self, head, tensors, t, shape, edges):
+    def __init__(self, head, tensors, t, shape, species, edges):
         p = head["nequip"]
         self.shape, self.act_norm, self.norm = shape, p["activation_norm"], p["norm"]
         self.messages = Messages(shape.paths, p["message_divisor"][t], edges)
         self.radial = RadialNetwork(p["radial_network"], tensors, f"layers.{t}.radial_mlp")
+        self.divisor = np.array(p.get("neighbor_divisor", np.ones(len(head["elements"]))))[species][:, None, None]
         self.w = {
             kind: {l: tensors[f"layers.{t}.{kind}.l{l}"] for l in range(4) if f"layers.{t}.{kind}.l{l}" in tensors}
             for kind in ("linear_1", "linear_2", "skip", "norm")
         }
+        if p.get("self_connection", "linear") == "element":
+            self.w["skip"] = {l: _matrices(w, tensors["embedding"])[species] for l, w in self.w["skip"].items()}
 
     def forward(self, x, basis):
-        mixed = {l: linear(self.w["linear_1"][l], v) for l, v in x.items()}
+        mixed = {l: linear(self.w["linear_1"][l], v) / self.divisor for l, v in x.items()}
         n_rows = {l: self.shape.rows(l) for l in self.shape.sums}
         sums = self.messages.forward(mixed, self.radial.forward(basis), n_rows)
         self.z = {l: linear(self.w["linear_2"][l], v) for l, v in sums.items()}
@@ -270,7 +304,7 @@ class _Layer:
         gz = self._normalise_back(self._gate_back(gx))
         gsums = {l: linear_back(self.w["linear_2"][l], g) for l, g in gz.items()}
         gmixed, gweights = self.messages.backward(gsums, gy)
-        gin = {l: linear_back(self.w["linear_1"][l], g) for l, g in gmixed.items()}
+        gin = {l: linear_back(self.w["linear_1"][l], g / self.divisor) for l, g in gmixed.items()}
         for l, w in self.w["skip"].items():
             gin[l] += linear_back(w, gz[l])
         return gin, self.radial.backward(gweights)
@@ -281,7 +315,8 @@ def _first_features(head, tensors, species):
     n_elements = len(head["elements"])
     if head["nequip"]["embedding"] == "one_hot":
         return {0: np.eye(n_elements)[species][:, :, None]}
-    return {0: tensors["embedding"].T[species][:, :, None] / sqrt(n_elements)}
+    divisor = sqrt(n_elements) if head["nequip"]["embedding"] == "linear" else 1.0
+    return {0: tensors["embedding"].T[species][:, :, None] / divisor}
 
 
 def nequip(head, tensors, species, i, j, vectors, trace=None):
@@ -293,21 +328,18 @@ def nequip(head, tensors, species, i, j, vectors, trace=None):
     u = vectors / r[:, None]
     y, dy = harmonics(u, p["lmax"])
     basis, dbasis = radial_basis(head, tensors, r)
-    layers = [_Layer(head, tensors, t, shape, (i, j, y, len(species))) for t, shape in enumerate(nequip_layers(head))]
+    edges = i, j, y, len(species)
+    layers = [_Layer(head, tensors, t, shape, species, edges) for t, shape in enumerate(nequip_layers(head))]
     x, states = _first_features(head, tensors, species), []
     for layer in layers:
         x = layer.forward(x, basis)
         states.append(x)
     if trace is not None:
         trace += [basis, y, states]
-    readout, energy = [tensors[f"readout.{k}"] for k in range(len(p["n_readout"]) + 1)], x[0]
-    for w in readout:
-        energy = linear(w, energy)
-    scale = tensors["energy_scale"][species]
+    readout, scale = _Readout(head, tensors), tensors["energy_scale"][species]
+    energy = readout.forward(x[0])
 
-    g = scale[:, None, None]
-    for w in reversed(readout):
-        g = linear_back(w, g)
+    g = readout.backward(scale[:, None, None])
     gx, gy, gbasis = {0: g}, [np.zeros_like(v) for v in y], np.zeros_like(basis)
     for layer in reversed(layers):
         gx, more = layer.backward(gx, gy)

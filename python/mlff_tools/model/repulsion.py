@@ -14,14 +14,16 @@ MACE_COULOMB, MACE_SCREENING = 14.3996, 0.529
 MACE_TERMS = ((0.1818, 3.2), (0.5099, 0.9423), (0.2802, 0.4028), (0.02817, 0.2016))
 
 
-def zbl(z_i, z_j, cutoff, r, mace=None):
-    """Energy (eV) of pairs r A apart, and its derivative by r; both are 0 from the cutoff on. Arrays or numbers. mace:
-    a block `repulsion` of kind mace."""
+def zbl(z_i, z_j, cutoff, r, block=None):
+    """Energy (eV) of pairs r A apart, and its derivative by r; both are 0 from the cutoff on. Arrays or numbers.
+    block: `repulsion` of kind mace or nequip."""
+    mace = block if block and block["kind"] == "mace" else None
     z_i, z_j, cutoff, r = np.broadcast_arrays(*(np.asarray(x, float) for x in (z_i, z_j, cutoff, r)))
     close = r < cutoff
     x = np.where(close, r, 0.5) / np.where(close, cutoff, 1.0)
     power, length = (mace["exponent"], mace["prefactor"] * MACE_SCREENING) if mace else (EXPONENT, SCREENING)
-    terms, coulomb, p = (MACE_TERMS, MACE_COULOMB * mace["scale"], mace["p"]) if mace else (TERMS, COULOMB, 3)
+    terms, coulomb = (MACE_TERMS, MACE_COULOMB * mace["scale"]) if mace else (TERMS, COULOMB)
+    p = block["p"] if block else 3
     inverse = (z_i**power + z_j**power) / length
     phi = sum(c * np.exp(-b * inverse * r) for c, b in terms)
     dphi = sum(-b * inverse * c * np.exp(-b * inverse * r) for c, b in terms)
@@ -46,7 +48,7 @@ def evaluate(head, species, i, j, vectors):
     r = np.linalg.norm(vectors, axis=1)
     s, t = species[i], species[j]
     block = head["repulsion"]
-    energy, slope = zbl(z[s], z[t], table[s, t], r, block if block["kind"] == "mace" else None)
+    energy, slope = zbl(z[s], z[t], table[s, t], r, block if block["kind"] != "zbl" else None)
     energies = np.zeros(len(species))
     np.add.at(energies, i, 0.5 * energy)
     return energies, (0.5 * slope / r)[:, None] * vectors

@@ -16,13 +16,6 @@
  */
 #include "mace.h"
 
-static mlff_mace_atoms atoms_of(const nequip_net *net, const mlff_edges *edges, nequip_atoms s)
-{
-  return (mlff_mace_atoms){.n = s.n,
-                           .slot = net->slot.data,
-                           .species = (const int32_t *) edges->center_species.data + s.begin};
-}
-
 /* Rows of A, which the backward pass reads. */
 static void *a_of(nequip_net *net, int t, nequip_atoms s)
 {
@@ -80,7 +73,7 @@ static mlff_mace_product_args product_args(nequip_net *net, const mlff_edges *ed
   const nequip_layer *layer = &net->layers[t];
   const int64_t column = s.begin * MLFF_NEQUIP_BLOCK + t;
   const int has_density = layer->mace->has_density;
-  return (mlff_mace_product_args){.atoms = atoms_of(net, edges, s),
+  return (mlff_mace_product_args){.atoms = nequip_elements_of(net, edges, s),
                                   .density = has_density ? mlff_at(net->backend, net->densities.data, column) : NULL,
                                   .grad_density =
                                       has_density ? mlff_at(net->backend, net->grad_densities.data, column) : NULL,
@@ -98,7 +91,7 @@ static mlff_mace_product_args product_args(nequip_net *net, const mlff_edges *ed
 static mlff_mace_readout_args readout_args(nequip_net *net, const mlff_edges *edges, int t, nequip_atoms s)
 {
   const nequip_layer *layer = &net->layers[t];
-  return (mlff_mace_readout_args){.atoms = atoms_of(net, edges, s),
+  return (mlff_mace_readout_args){.atoms = nequip_elements_of(net, edges, s),
                                   .n_channels = layer->x.n[0],
                                   .n_hidden = layer->mace->n_hidden,
                                   .ld = layer->x.ld,
@@ -107,16 +100,6 @@ static mlff_mace_readout_args readout_args(nequip_net *net, const mlff_edges *ed
                                   .last = layer->mace->last.data,
                                   .gain = net->gain,
                                   .is_tanh = net->is_tanh};
-}
-
-static mlff_mace_select_args select_args(nequip_net *net, const mlff_edges *edges, nequip_atoms s,
-                                         const mlff_nequip_row *row, const mlff_nequip_row *wide, void *x)
-{
-  return (mlff_mace_select_args){.atoms = atoms_of(net, edges, s),
-                                 .row = *row,
-                                 .wide = *wide,
-                                 .x = x,
-                                 .wide_x = net->wide.data};
 }
 
 static void *previous(nequip_net *net, const mlff_buf *rows, nequip_atoms s)
@@ -131,14 +114,14 @@ static void start_features(nequip_net *net, const mlff_edges *edges, int t, nequ
   nequip_layer *layer = &net->layers[t];
   const mace_layer *mace = layer->mace;
   if (t == 0 || !mace->is_residual) {
-    ops->mace_start(net->backend, &(mlff_mace_start_args){.atoms = atoms_of(net, edges, s),
+    ops->mace_start(net->backend, &(mlff_mace_start_args){.atoms = nequip_elements_of(net, edges, s),
                                                           .row = layer->x,
                                                           .bias = mace->start.data,
                                                           .x = nequip_x_of(net, t, s)});
     return;
   }
   const mlff_mace_select_args select =
-      select_args(net, edges, s, &net->layers[0].x, &mace->wide_x, previous(net, &net->x, s));
+      nequip_select_args(net, edges, s, &net->layers[0].x, &mace->wide_x, previous(net, &net->x, s));
   ops->mace_expand(net->backend, &select);
   nequip_apply_map(net, &layer->skip, 0, s.n, &mace->wide_x, net->wide.data, &layer->x, nequip_x_of(net, t, s), 0);
 }
@@ -149,7 +132,7 @@ static void forward(nequip_net *net, const mlff_edges *edges, int t, nequip_atom
   nequip_layer *layer = &net->layers[t];
   const mace_layer *mace = layer->mace;
   if (!mace->is_residual) {
-    const mlff_mace_select_args select = select_args(net, edges, s, &layer->z, &mace->wide_z, z_of(net, t, s));
+    const mlff_mace_select_args select = nequip_select_args(net, edges, s, &layer->z, &mace->wide_z, z_of(net, t, s));
     ops->mace_expand(net->backend, &select);
     nequip_apply_map(net, &mace->select, 0, s.n, &mace->wide_z, net->wide.data, &layer->z, a_of(net, t, s), 0);
   }
@@ -177,7 +160,7 @@ static void backward_features(nequip_net *net, const mlff_edges *edges, int t, n
     return;
   }
   nequip_apply_map(net, &layer->skip, 1, s.n, &layer->x, nequip_grad_of(net, t, s), &mace->wide_x, net->wide.data, 0);
-  const mlff_mace_select_args select = select_args(net, edges, s, x, &mace->wide_x, grad_x);
+  const mlff_mace_select_args select = nequip_select_args(net, edges, s, x, &mace->wide_x, grad_x);
   ops->mace_pick(net->backend, &select);
 }
 
@@ -198,7 +181,7 @@ static void backward(nequip_net *net, const mlff_edges *edges, int t, nequip_ato
   ops->mace_product_backward(net->backend, &product);
   if (mace->is_residual) return;
   nequip_apply_map(net, &mace->select, 1, s.n, &layer->z, net->grad_z.data, &mace->wide_z, net->wide.data, 0);
-  const mlff_mace_select_args select = select_args(net, edges, s, &layer->z, &mace->wide_z, net->grad_z.data);
+  const mlff_mace_select_args select = nequip_select_args(net, edges, s, &layer->z, &mace->wide_z, net->grad_z.data);
   ops->mace_pick(net->backend, &select);
 }
 

@@ -111,6 +111,38 @@ void nequip_apply_map(nequip_net *net, const nequip_map *map, int back, int64_t 
   net->backend->ops->linear_many(net->backend, count, linears, args);
 }
 
+mlff_mace_atoms nequip_elements_of(const nequip_net *net, const mlff_edges *edges, nequip_atoms s)
+{
+  return (mlff_mace_atoms){.n = s.n,
+                           .slot = net->slot.data,
+                           .species = (const int32_t *) edges->center_species.data + s.begin};
+}
+
+mlff_mace_select_args nequip_select_args(nequip_net *net, const mlff_edges *edges, nequip_atoms s,
+                                         const mlff_nequip_row *row, const mlff_nequip_row *wide, void *x)
+{
+  return (mlff_mace_select_args){.atoms = nequip_elements_of(net, edges, s),
+                                 .row = *row,
+                                 .wide = *wide,
+                                 .x = x,
+                                 .wide_x = net->wide.data};
+}
+
+/* linear_1 of layer t, from features x to y, or with `back` from adjoints of y, which are added, to those of x. */
+static void apply_linear_1(nequip_net *net, const mlff_edges *edges, int t, int back, nequip_atoms s, void *x, void *y)
+{
+  nequip_layer *layer = &net->layers[t];
+  const mlff_nequip_row *row = &net->layers[0].x;
+  if (!layer->wide_y.ld) {
+    nequip_apply_map(net, &layer->linear_1, back, s.n, row, x, row, y, back);
+    return;
+  }
+  const mlff_mace_select_args select = nequip_select_args(net, edges, s, row, &layer->wide_y, x);
+  net->backend->ops->mace_expand(net->backend, &select);
+  nequip_apply_map(net, back ? &layer->linear_1_back : &layer->linear_1, 0, s.n, &layer->wide_y, net->wide.data, row, y,
+                   back);
+}
+
 static mlff_nequip_radial radial_of(const nequip_net *net, int t)
 {
   return (mlff_nequip_radial){.lines = &net->radial,
@@ -216,18 +248,16 @@ static void forward_block(nequip_net *net, const mlff_edges *edges, int t, nequi
     backward_block(net, edges, t, s);
     return;
   }
-  nequip_layer *next = &net->layers[t + 1];
-  nequip_apply_map(net, &next->linear_1, 0, s.n, &layer->x, nequip_x_of(net, t, s), &layer->x,
-                   nequip_row_of(net, &next->y, s.begin, nequip_feature_width(net)), 0);
+  apply_linear_1(net, edges, t + 1, 0, s, nequip_x_of(net, t, s),
+                 nequip_row_of(net, &net->layers[t + 1].y, s.begin, nequip_feature_width(net)));
 }
 
 /* reverses y = linear_1 x of layer t + 1: grad_x of the output of layer t. */
 static void features_block(nequip_net *net, const mlff_edges *edges, int t, nequip_atoms s)
 {
-  (void) edges;
-  const mlff_nequip_row *x = &net->layers[0].x;
-  nequip_apply_map(net, &net->layers[t + 1].linear_1, 1, s.n, x, nequip_row_of(net, &net->grad_y, s.begin, x->ld), x,
-                   nequip_row_of(net, &net->grad_x, s.begin, x->ld), 1);
+  const int64_t width = nequip_feature_width(net);
+  apply_linear_1(net, edges, t + 1, 1, s, nequip_row_of(net, &net->grad_y, s.begin, width),
+                 nequip_row_of(net, &net->grad_x, s.begin, width));
 }
 
 /* ---- the evaluation ---------------------------------------------------------------------------------------------- */

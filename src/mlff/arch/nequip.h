@@ -48,6 +48,8 @@ typedef struct nequip_layer {
   int n_paths, n_coupling[NEQUIP_ORDERS];
   mlff_buf paths, coupling;            /* none in layer 0 */
   nequip_map linear_1, linear_2, skip; /* in layer 0 folded into rows and bias */
+  nequip_map linear_1_back;            /* of matrices of the element: adjoints of y to those of x */
+  mlff_nequip_row wide_y, wide_x;      /* rows of linear_1 and skip for all elements; ld 0: they do not depend on it */
   mlff_buf norm;
   mlff_nequip_row sums, z, x; /* rows of the message's sums, before the update, and after it */
   struct mace_layer *mace;    /* NULL in NequIP                                              */
@@ -71,9 +73,12 @@ struct nequip_net {
   double epsilon, gain;
   int is_tanh; /* readout of MACE */
   int n_slots;
-  mlff_buf slot;    /* int32 [n_elements], -1 = not in use */
-  mlff_buf bias;    /* layer 0: [n_slots][scalars of z]    */
-  mlff_buf readout; /* [n_slots][n_channels[0], padded]    */
+  mlff_buf slot;       /* int32 [n_elements], -1 = not in use */
+  mlff_buf bias;       /* layer 0: [n_slots][scalars of z]    */
+  mlff_buf readout;    /* [n_slots][n_channels[0], padded], or [n_hidden][the same] */
+  mlff_buf last;       /* [n_slots][n_hidden] */
+  int n_hidden;        /* units of a readout with silu; 0: linear */
+  double readout_gain; /* of its silu */
   nequip_layer *layers;
 
   /* arrays of a step: see reserve() for their shapes */
@@ -82,7 +87,7 @@ struct nequip_net {
   mlff_buf terms, x, grad_x, grad_y, node_energy, edge_grad;
   int64_t n_messages;
   mlff_buf sums, grad_z, last_x, last_grad, scratch, messages;
-  mlff_buf products, wide; /* of MACE: [block][n_products], [block][n_wide] */
+  mlff_buf products, wide; /* [block][n_products] of MACE; [block][n_wide], a row for all elements */
   int64_t n_products, n_wide;
   struct mace_density *density;       /* of MACE, or NULL */
   mlff_buf densities, grad_densities; /* [n_local][MLFF_NEQUIP_BLOCK]: one for each layer */
@@ -134,6 +139,10 @@ void nequip_make_terms(nequip_net *net, const mlff_edges *edges, const mlff_nequ
 /* Applies the linear map of each order: rows of x to rows of y, or with `back` adjoints of y to those of x. */
 void nequip_apply_map(nequip_net *net, const nequip_map *map, int back, int64_t n, const mlff_nequip_row *in,
                       const void *x, const mlff_nequip_row *out, void *y, int accumulate);
+/* Arguments of mace_expand and mace_pick: rows of x, and net->wide. */
+mlff_mace_select_args nequip_select_args(nequip_net *net, const mlff_edges *edges, nequip_atoms s,
+                                         const mlff_nequip_row *row, const mlff_nequip_row *wide, void *x);
+mlff_mace_atoms nequip_elements_of(const nequip_net *net, const mlff_edges *edges, nequip_atoms s);
 mlff_status nequip_evaluate(void *net, const mlff_arch_inputs *in, mlff_arch_outputs *out, mlff_error *error);
 int nequip_exchange_width(const void *net);
 

@@ -70,7 +70,7 @@ mlff_status nequip_read_network_shape(nequip_loader *in, const mlff_yaml *block)
 
 static mlff_status read_channels(nequip_loader *in, const mlff_yaml *block)
 {
-  static const char *const paths[] = {"all", "even", NULL}, *const embeddings[] = {"linear", "one_hot", NULL};
+  static const char *const paths[] = {"all", "even", NULL};
   nequip_net *net = in->net;
   const double *channels = NULL;
   int n_divisors = 0;
@@ -80,12 +80,55 @@ static mlff_status read_channels(nequip_loader *in, const mlff_yaml *block)
       nequip_read_counts(in, block, "n_channels", 1, net->lmax + 1, NEQUIP_MAX_CHANNELS, &net->n_orders, &channels));
   for (int l = 0; l < net->n_orders; l++) net->n_channels[l] = (int) channels[l];
   MLFF_TRY(mlff_yaml_choice(in->file, block, "paths", paths, &net->is_even, in->error));
-  MLFF_TRY(mlff_yaml_choice(in->file, block, "embedding", embeddings, &in->is_one_hot, in->error));
   MLFF_TRY(mlff_yaml_doubles(in->file, block, "message_divisor", net->n_layers, &in->divisor, &n_divisors, in->error));
   for (int t = 0; t < n_divisors; t++)
     if (!(in->divisor[t] > 0))
       return mlff_yaml_fail(in->file, block, in->error, "message_divisor: %g is not positive", in->divisor[t]);
-  in->n_first = in->is_one_hot ? in->head->n_elements : net->n_channels[0];
+  return MLFF_OK;
+}
+
+/* The input of layer 0, and what depends on the element of an atom. */
+static mlff_status read_elements(nequip_loader *in, const mlff_yaml *block)
+{
+  enum { LINEAR, ONE_HOT, ELEMENT };
+  static const char *const embeddings[] = {"linear", "one_hot", "element", NULL}, *const connections[] = {"linear",
+                                                                                                          "element",
+                                                                                                          NULL};
+  const int n_elements = in->head->n_elements;
+  int embedding = LINEAR, n = 0;
+  MLFF_TRY(mlff_yaml_choice(in->file, block, "embedding", embeddings, &embedding, in->error));
+  in->is_one_hot = embedding == ONE_HOT;
+  in->is_embedded = embedding == ELEMENT;
+  in->n_first = in->is_one_hot ? n_elements : in->net->n_channels[0];
+  if (in->is_embedded)
+    MLFF_TRY(mlff_yaml_int(in->file, block, "n_embedding", 1, NEQUIP_MAX_CHANNELS, &in->n_first, in->error));
+  if (mlff_yaml_has(block, "self_connection"))
+    MLFF_TRY(mlff_yaml_choice(in->file, block, "self_connection", connections, &in->skips_by_element, in->error));
+  if (in->skips_by_element && !in->is_embedded)
+    return mlff_yaml_fail(in->file, block, in->error, "self_connection element needs embedding element");
+  in->has_skip = !in->skips_by_element;
+  if (!mlff_yaml_has(block, "neighbor_divisor")) return MLFF_OK;
+  MLFF_TRY(mlff_yaml_doubles(in->file, block, "neighbor_divisor", n_elements, &in->neighbor_divisor, &n, in->error));
+  for (int s = 0; s < n; s++)
+    if (!(in->neighbor_divisor[s] > 0))
+      return mlff_yaml_fail(in->file, block, in->error, "neighbor_divisor: %g is not positive",
+                            in->neighbor_divisor[s]);
+  return MLFF_OK;
+}
+
+static mlff_status read_readout_shape(nequip_loader *in, const mlff_yaml *block)
+{
+  static const char key[] = "readout_activation_norm";
+  nequip_net *net = in->net;
+  double norm = 1.0;
+  MLFF_TRY(nequip_read_counts(in, block, "n_readout", 0, 4, 4096, &in->n_readout, &in->readout_width));
+  if (!mlff_yaml_has(block, key)) return MLFF_OK;
+  MLFF_TRY(mlff_yaml_double(in->file, block, key, 1e-3, 1e3, &norm, in->error));
+  if (in->n_readout != 1 || in->readout_width[0] > MLFF_MACE_HIDDEN)
+    return mlff_yaml_fail(in->file, block, in->error, "%s: expected n_readout with one integer from 1 to %d", key,
+                          MLFF_MACE_HIDDEN);
+  net->n_hidden = (int) in->readout_width[0];
+  net->readout_gain = 1.0 / norm;
   return MLFF_OK;
 }
 
@@ -97,6 +140,7 @@ mlff_status nequip_read_block(nequip_loader *in)
   double norm = 1.0;
   MLFF_TRY(mlff_yaml_map(in->file, mlff_modelfile_root(in->file), "nequip", &block, in->error));
   MLFF_TRY(read_channels(in, block));
+  MLFF_TRY(read_elements(in, block));
   MLFF_TRY(read_basis(in, block));
   MLFF_TRY(nequip_read_network_shape(in, block));
   MLFF_TRY(mlff_yaml_map(in->file, block, "norm", &part, in->error));
@@ -104,5 +148,5 @@ mlff_status nequip_read_block(nequip_loader *in)
   if (in->has_norm) MLFF_TRY(mlff_yaml_double(in->file, part, "epsilon", 1e-30, 1.0, &net->epsilon, in->error));
   MLFF_TRY(mlff_yaml_double(in->file, block, "activation_norm", 1e-3, 1e3, &norm, in->error));
   net->gain = 1.0 / norm;
-  return nequip_read_counts(in, block, "n_readout", 0, 4, 4096, &in->n_readout, &in->readout_width);
+  return read_readout_shape(in, block);
 }

@@ -45,9 +45,10 @@ static void apply(const double *w, int n, int n_in, double scale, const double *
 static void first_features(nequip_loader *in, first_tensors *f, int s)
 {
   const int n = in->n_first, n_elements = in->head->n_elements;
+  const double divisor = in->is_embedded ? 1.0 : sqrt(n_elements);
   for (int c = 0; c < n; c++)
-    f->x[c] = in->is_one_hot ? c == s : f->embedding[(size_t) c * (size_t) n_elements + (size_t) s] / sqrt(n_elements);
-  apply(f->linear_1, n, n, 1 / sqrt(n), f->x, f->y);
+    f->x[c] = in->is_one_hot ? c == s : f->embedding[(size_t) c * (size_t) n_elements + (size_t) s] / divisor;
+  apply(f->linear_1, n, n, 1 / sqrt(n) / (in->neighbor_divisor ? in->neighbor_divisor[s] : 1.0), f->x, f->y);
 }
 
 /* Radial weights of species s for the channels of z: sum_c linear_2[o][c] y[c] last[column + c]. */

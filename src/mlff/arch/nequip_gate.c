@@ -25,9 +25,31 @@ static mlff_nequip_gate_args gate_args(nequip_net *net, int t, nequip_atoms s)
   };
 }
 
+/* The same of a readout with silu. */
+static void readout_silu(nequip_net *net, const mlff_edges *edges, nequip_atoms s)
+{
+  const mlff_nequip_row *x = &net->layers[net->n_layers - 1].x;
+  net->backend->ops->mace_readout(net->backend,
+                                  &(mlff_mace_readout_args){.atoms = nequip_elements_of(net, edges, s),
+                                                            .n_channels = x->n[0],
+                                                            .n_hidden = net->n_hidden,
+                                                            .ld = x->ld,
+                                                            .x = net->last_x.data,
+                                                            .weight = net->readout.data,
+                                                            .last = net->last.data,
+                                                            .ld_last = net->n_hidden,
+                                                            .gain = net->readout_gain,
+                                                            .energy = nequip_row_of(net, &net->node_energy, s.begin, 1),
+                                                            .grad = net->last_grad.data});
+}
+
 /* Energies of the block and dE/dx of the last layer. */
 static void readout(nequip_net *net, const mlff_edges *edges, nequip_atoms s)
 {
+  if (net->n_hidden) {
+    readout_silu(net, edges, s);
+    return;
+  }
   net->backend->ops
       ->nequip_readout(net->backend,
                        &(mlff_nequip_readout_args){.n = s.n,
@@ -40,30 +62,51 @@ static void readout(nequip_net *net, const mlff_edges *edges, nequip_atoms s)
                                                    .grad = net->last_grad.data});
 }
 
-static void forward(nequip_net *net, const mlff_edges *edges, int t, nequip_atoms s)
+/* z += skip x */
+static void add_skip(nequip_net *net, const mlff_edges *edges, int t, nequip_atoms s)
+{
+  nequip_layer *layer = &net->layers[t];
+  const mlff_nequip_row *row = &net->layers[0].x;
+  void *x = nequip_row_of(net, &net->x, s.begin, row->ld);
+  if (layer->wide_x.ld) {
+    const mlff_mace_select_args select = nequip_select_args(net, edges, s, row, &layer->wide_x, x);
+    net->backend->ops->mace_expand(net->backend, &select);
+    row = &layer->wide_x;
+    x = net->wide.data;
+  }
+  nequip_apply_map(net, &layer->skip, 0, s.n, row, x, &layer->z, z_of(net, t, s), 1);
+}
+
+/* grad_x = adjoint of skip x */
+static void skip_back(nequip_net *net, const mlff_edges *edges, int t, nequip_atoms s)
 {
   nequip_layer *layer = &net->layers[t];
   const mlff_nequip_row *x = &net->layers[0].x;
+  void *grad_x = nequip_row_of(net, &net->grad_x, s.begin, x->ld);
+  if (layer->wide_x.ld) {
+    const mlff_mace_select_args select = nequip_select_args(net, edges, s, x, &layer->wide_x, grad_x);
+    nequip_apply_map(net, &layer->skip, 1, s.n, &layer->z, net->grad_z.data, &layer->wide_x, net->wide.data, 0);
+    net->backend->ops->mace_pick(net->backend, &select);
+    return;
+  }
+  if (nequip_is_last(net, t))
+    net->backend->ops->zero(net->backend, grad_x, (size_t) (s.n * x->ld) * net->backend->real_size);
+  nequip_apply_map(net, &layer->skip, 1, s.n, &layer->z, net->grad_z.data, x, grad_x, 0);
+}
+
+static void forward(nequip_net *net, const mlff_edges *edges, int t, nequip_atoms s)
+{
   const mlff_nequip_gate_args gate = gate_args(net, t, s);
-  if (t > 0)
-    nequip_apply_map(net, &layer->skip, 0, s.n, x, nequip_row_of(net, &net->x, s.begin, x->ld), &layer->z,
-                     z_of(net, t, s), 1);
+  if (t > 0) add_skip(net, edges, t, s);
   net->backend->ops->nequip_gate(net->backend, &gate);
   if (nequip_is_last(net, t)) readout(net, edges, s);
 }
 
 static void backward(nequip_net *net, const mlff_edges *edges, int t, nequip_atoms s)
 {
-  (void) edges;
-  nequip_layer *layer = &net->layers[t];
-  const mlff_nequip_row *x = &net->layers[0].x;
   const mlff_nequip_gate_args gate = gate_args(net, t, s);
   net->backend->ops->nequip_gate_backward(net->backend, &gate);
-  if (t == 0) return;
-  void *grad_x = nequip_row_of(net, &net->grad_x, s.begin, x->ld);
-  if (nequip_is_last(net, t))
-    net->backend->ops->zero(net->backend, grad_x, (size_t) (s.n * x->ld) * net->backend->real_size);
-  nequip_apply_map(net, &layer->skip, 1, s.n, &layer->z, net->grad_z.data, x, grad_x, 0);
+  if (t > 0) skip_back(net, edges, t, s);
 }
 
 const nequip_update nequip_gates = {.z_of = z_of, .forward = forward, .backward = backward};

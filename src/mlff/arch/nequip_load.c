@@ -21,7 +21,6 @@ mlff_status nequip_upload_bytes(nequip_loader *in, mlff_buf *buf, const void *va
 
 /* ---- padding ----------------------------------------------------------------------------------------------------- */
 
-/* out [rows->n][cols->n] = scale w, padded with zeros. */
 double *nequip_pad_matrix(const double *w, const nequip_side *rows, const nequip_side *cols, double scale)
 {
   double *out = nequip_zeros((size_t) rows->n * (size_t) cols->n);
@@ -215,14 +214,22 @@ static mlff_status read_layer(nequip_loader *in, int t)
   nequip_layer *layer = &net->layers[t];
   MLFF_TRY(nequip_read_weights(in, t));
   MLFF_TRY(nequip_make_couplings(in, layer));
+  if (in->neighbor_divisor) layer->wide_y = nequip_make_wide_row(in, net->n_orders);
+  if (in->skips_by_element) layer->wide_x = nequip_make_wide_row(in, layer->z.n_orders);
   for (int l = 0; l < net->n_orders; l++) {
     const int n = net->n_channels[l];
     nequip_side_start(&in->rows);
     nequip_side_add(&in->rows, n);
-    MLFF_TRY(nequip_read_map(in, t, in->linear_1, l, &in->rows, &in->rows, 1 / sqrt(n), &layer->linear_1));
+    if (in->neighbor_divisor)
+      MLFF_TRY(nequip_read_divided_map(in, t, l, &in->rows, layer));
+    else
+      MLFF_TRY(nequip_read_map(in, t, in->linear_1, l, &in->rows, &in->rows, 1 / sqrt(n), &layer->linear_1));
     if (l >= layer->z.n_orders) continue;
     const nequip_side *out = l ? &in->rows : &in->scalars;
-    MLFF_TRY(nequip_read_map(in, t, "skip", l, out, &in->rows, 1 / sqrt(n), &layer->skip));
+    if (in->skips_by_element)
+      MLFF_TRY(nequip_read_element_skip(in, t, l, out, &in->rows, &layer->skip));
+    else
+      MLFF_TRY(nequip_read_map(in, t, "skip", l, out, &in->rows, 1 / sqrt(n), &layer->skip));
     MLFF_TRY(nequip_read_map(in, t, in->linear_2, l, out, &in->sums[l], 1 / (sqrt(in->sums[l].n_file) * in->divisor[t]),
                              &layer->linear_2));
   }
@@ -245,6 +252,31 @@ static mlff_status read_norm(nequip_loader *in, int t)
     g = NULL;
   }
   if (!status) status = mlff_buf_fill(in->net->backend, &layer->norm, all, n, in->error);
+  free(all);
+  return status;
+}
+
+/* A readout with one hidden layer; the scale of each species is in its last matrix. */
+static mlff_status read_silu_readout(nequip_loader *in)
+{
+  nequip_net *net = in->net;
+  const int n0 = net->n_channels[0], padded = nequip_padded(n0), n_hidden = net->n_hidden;
+  double *w = NULL, *last = NULL, *scale = NULL, *rows = nequip_zeros((size_t) n_hidden * (size_t) padded);
+  double *all = nequip_zeros((size_t) net->n_slots * (size_t) n_hidden);
+  mlff_status status = rows && all ? MLFF_OK : nequip_no_memory(in);
+  if (!status) status = mlff_modelfile_matrix(in->file, in->error, n_hidden, n0, &w, "readout.0");
+  if (!status) status = mlff_modelfile_matrix(in->file, in->error, 1, n_hidden, &last, "readout.1");
+  if (!status) status = mlff_modelfile_matrix(in->file, in->error, in->head->n_elements, 0, &scale, "energy_scale");
+  for (int h = 0; !status && h < n_hidden; h++) {
+    for (int c = 0; c < n0; c++) rows[h * padded + c] = w[h * n0 + c] / sqrt(n0);
+    for (int s = 0; s < net->n_slots; s++) all[s * n_hidden + h] = scale[in->element[s]] * last[h] / sqrt(n_hidden);
+  }
+  if (!status) status = mlff_buf_fill(net->backend, &net->readout, rows, (int64_t) n_hidden * padded, in->error);
+  if (!status) status = mlff_buf_fill(net->backend, &net->last, all, (int64_t) net->n_slots * n_hidden, in->error);
+  free(w);
+  free(last);
+  free(scale);
+  free(rows);
   free(all);
   return status;
 }
@@ -354,7 +386,6 @@ static mlff_status read_all(nequip_loader *in)
   net->update = &nequip_gates;
   in->linear_1 = "linear_1";
   in->linear_2 = "linear_2";
-  in->has_skip = 1;
   MLFF_TRY(nequip_read_block(in));
   MLFF_TRY(nequip_choose_species(in));
   MLFF_TRY(nequip_choose_radial(in));
@@ -364,7 +395,7 @@ static mlff_status read_all(nequip_loader *in)
     MLFF_TRY(t ? read_layer(in, t) : nequip_read_first_layer(in));
     if (in->has_norm) MLFF_TRY(read_norm(in, t));
   }
-  return read_readout(in);
+  return net->n_hidden ? read_silu_readout(in) : read_readout(in);
 }
 
 mlff_status nequip_load(const mlff_modelfile *file, mlff_backend *backend, const mlff_species_use *use,
@@ -412,6 +443,7 @@ static void release_layer(const nequip_net *net, nequip_layer *layer)
 {
   mlff_backend *backend = net->backend;
   nequip_release_map(backend, &layer->linear_1);
+  nequip_release_map(backend, &layer->linear_1_back);
   nequip_release_map(backend, &layer->linear_2);
   nequip_release_map(backend, &layer->skip);
   for (int k = 0; k < NEQUIP_MAX_HIDDEN; k++) mlff_buf_release(backend, &layer->hidden[k]);
@@ -428,12 +460,12 @@ void nequip_destroy(void *opaque)
   if (net->update && net->update->release) net->update->release(net);
   for (int t = 0; net->layers && t < net->n_layers; t++) release_layer(net, &net->layers[t]);
   free(net->layers);
-  mlff_buf *const bufs[] = {&net->frequency,    &net->radius,      &net->slot,          &net->bias,
-                            &net->readout,      &net->radial.line, &net->terms,         &net->x,
-                            &net->grad_x,       &net->grad_y,      &net->node_energy,   &net->edge_grad,
-                            &net->sums,         &net->grad_z,      &net->last_x,        &net->last_grad,
-                            &net->radial.terms, &net->scratch,     &net->messages,      &net->products,
-                            &net->wide,         &net->densities,   &net->grad_densities};
+  mlff_buf *const bufs[] = {&net->frequency,    &net->radius,      &net->slot,           &net->bias,
+                            &net->readout,      &net->radial.line, &net->terms,          &net->x,
+                            &net->grad_x,       &net->grad_y,      &net->node_energy,    &net->edge_grad,
+                            &net->sums,         &net->grad_z,      &net->last_x,         &net->last_grad,
+                            &net->radial.terms, &net->scratch,     &net->messages,       &net->products,
+                            &net->wide,         &net->densities,   &net->grad_densities, &net->last};
   for (size_t k = 0; k < sizeof bufs / sizeof *bufs; k++) mlff_buf_release(backend, bufs[k]);
   free(net);
 }

@@ -20,7 +20,9 @@ typedef struct nequip_loader {
   const mlff_modelfile_head *head;
   mlff_error *error;
   int is_one_hot, is_trained, is_scaled, has_norm; /* keys of the block */
+  int is_embedded, skips_by_element;               /* the same: kinds `element` */
   const double *divisor;                           /* [n_layers] of messages */
+  const double *neighbor_divisor;                  /* [n_elements], or NULL */
   int n_first;                                     /* input channels of layer 0 */
   const char *linear_1, *linear_2;                 /* names of the matrices before and after messages */
   int has_skip;                                    /* layer 0 adds its input to the messages */
@@ -75,6 +77,8 @@ mlff_nequip_row nequip_make_row(int n_orders, const int *n);
 /* Paths to orders 0 .. n_orders - 1 for layers >= 1. */
 void nequip_list_paths(nequip_loader *in, int n_orders);
 mlff_status nequip_make_couplings(nequip_loader *in, nequip_layer *layer);
+/* A new matrix [rows->n][cols->n] = scale w, padded with zeros; NULL: out of memory. */
+double *nequip_pad_matrix(const double *w, const nequip_side *rows, const nequip_side *cols, double scale);
 /* Reads layers.T.NAME.lL and packs it times scale, for the forward and backward pass. */
 mlff_status nequip_read_map(nequip_loader *in, int t, const char *name, int l, const nequip_side *rows,
                             const nequip_side *cols, double scale, nequip_map *map);
@@ -82,6 +86,15 @@ mlff_status nequip_read_weights(nequip_loader *in, int t);
 mlff_status nequip_choose_radial(nequip_loader *in);
 mlff_status nequip_choose_species(nequip_loader *in);
 void nequip_release_map(mlff_backend *backend, nequip_map *map);
+
+/* nequip_elements.c. */
+/* A row for all elements of orders 0 .. n_orders - 1 of the features. */
+mlff_nequip_row nequip_make_wide_row(nequip_loader *in, int n_orders);
+/* linear_1 of order l, divided by what divides messages of the neighbor's element. */
+mlff_status nequip_read_divided_map(nequip_loader *in, int t, int l, const nequip_side *side, nequip_layer *layer);
+/* skip of order l: a matrix for each element, which the embedding makes of one with three dimensions. */
+mlff_status nequip_read_element_skip(nequip_loader *in, int t, int l, const nequip_side *out, const nequip_side *cols,
+                                     nequip_map *map);
 
 /* nequip_block.c: the parts of the block that MACE has, too. */
 mlff_status nequip_read_cutoff_function(nequip_loader *in, const mlff_yaml *block);

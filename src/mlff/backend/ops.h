@@ -94,6 +94,7 @@ typedef struct mlff_repulsion_pair {
 typedef struct mlff_repulsion {
   int n_species;
   int is_always;  /* part of the network: added in every step, not only if edges->is_close */
+  int is_mace;    /* of mlff_zbl */
   double reach;   /* A, the largest cutoff of a pair                         */
   double power;   /* of mlff_zbl */
   mlff_buf pairs; /* mlff_repulsion_pair [n_species][n_species], symmetric   */

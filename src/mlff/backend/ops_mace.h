@@ -1,9 +1,9 @@
 /* ops_mace.h: operations of MACE beyond those of NequIP (cpu/mace.c; CUDA twins: cuda/mace.cu).
  *
- * I. Batatia et al., NeurIPS 2022, arXiv:2206.07697. Rows of features are those of ops_nequip.h. All orders have the
- * same number n of channels, so that component k = l^2 + m of channel c is at k n + c. A matrix that depends on the
- * element of an atom multiplies a wide row, in which the channels of the atom's element follow those of the others,
- * which are zeros.
+ * I. Batatia et al., NeurIPS 2022, arXiv:2206.07697. Rows of features are those of ops_nequip.h. In mace_start and
+ * mace_product all orders have the same number n of channels, so that component k = l^2 + m of channel c is at k n + c.
+ * A matrix that depends on the element of an atom multiplies a wide row, in which the channels of the atom's element
+ * follow those of the others, which are zeros.
  */
 #ifndef MLFF_OPS_MACE_H
 #define MLFF_OPS_MACE_H
@@ -59,7 +59,8 @@ typedef struct mlff_mace_product_args {
 
 /* mace_readout of scalars x, n_channels each: energy o and its gradient by x.
  *   n_hidden = 0: o = weight . x, weight real [n_channels]
- *   else          o = last . act(weight x), weight real [n_hidden][n_channels], last real [n_hidden],
+ *   else          o = last . act(weight x), weight real [n_hidden][n_channels], last real [n_hidden]
+ *                 or, with ld_last, [n_slots][ld_last],
  *                 act = gain silu, or gain tanh with `is_tanh`
  *   energy  real [n]: (+)= o; NULL: not wanted
  *   grad    real [n][ld]: (+)= do/dx in the first n_channels columns; NULL: not wanted */
@@ -69,6 +70,7 @@ typedef struct mlff_mace_readout_args {
   int64_t ld;
   const void *x;
   const void *weight, *last;
+  int64_t ld_last; /* 0: `last` is that of all elements */
   double gain;
   int is_tanh;
   void *energy, *grad;

@@ -121,25 +121,26 @@ MLFF_MATH void mlff_nequip_edge_gradient(const real u[3], real inverse_r, const 
 
 /* The universal repulsion of Ziegler, Biersack and Littmark (1985) with a switch that ends with two continuous
  * derivatives at the cutoff: V = factor/r phi(r inverse) s(r/cutoff), phi(y) = sum of c_k exp(-b_k y), for
- * 0 < r < cutoff. s(x) = (1-x)^3 (1 + 3x + 6x^2), or with a power p the switch of MACE and its constants,
- * s(x) = 1 - (p+1)(p+2)/2 x^p + p(p+2) x^(p+1) - p(p+1)/2 x^(p+2). Returns V; *slope: dV/dr. */
-MLFF_MATH double mlff_zbl(double power, double r, double cutoff, double inverse, double factor, double *slope)
+ * 0 < r < cutoff. s(x) = (1-x)^3 (1 + 3x + 6x^2), or with a power p
+ * s(x) = 1 - (p+1)(p+2)/2 x^p + p(p+2) x^(p+1) - p(p+1)/2 x^(p+2). is_mace: c and b of MACE. Returns V; *slope: dV/dr.
+ */
+MLFF_MATH double mlff_zbl(int is_mace, double power, double r, double cutoff, double inverse, double factor,
+                          double *slope)
 {
   const double c[2][4] = {{0.18175, 0.50986, 0.28022, 0.02817}, {0.1818, 0.5099, 0.2802, 0.02817}};
   const double b[2][4] = {{3.19980, 0.94229, 0.40290, 0.20162}, {3.2, 0.9423, 0.4028, 0.2016}};
-  const int kind = power > 0;
   const double x = r / cutoff, y = 1.0 - x, p = power;
   double s = y * y * y * (1.0 + x * (3.0 + 6.0 * x)), ds = -30.0 * x * x * y * y / cutoff;
-  if (kind) {
+  if (power > 0) {
     const double xp = pow(x, p - 1);
     s = 1 - xp * x * (0.5 * (p + 1) * (p + 2) - x * (p * (p + 2) - 0.5 * x * p * (p + 1)));
     ds = -0.5 * p * (p + 1) * (p + 2) * xp * y * y / cutoff;
   }
   double phi = 0.0, dphi = 0.0;
   for (int k = 0; k < 4; k++) {
-    const double term = c[kind][k] * exp(-b[kind][k] * r * inverse);
+    const double term = c[is_mace][k] * exp(-b[is_mace][k] * r * inverse);
     phi += term;
-    dphi -= b[kind][k] * inverse * term;
+    dphi -= b[is_mace][k] * inverse * term;
   }
   const double v = factor / r;
   *slope = v * (dphi * s + phi * (ds - s / r));

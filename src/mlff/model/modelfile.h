@@ -43,7 +43,7 @@ typedef struct mlff_modelfile_head {
 
   /* [n_elements][n_elements] repulsion.cutoffs in A, 0 for none. NULL without the block repulsion. */
   const double *repulsion;
-  /* repulsion.p (0: kind zbl), exponent, prefactor and scale of kind mace. */
+  /* repulsion.p (0: kind zbl); exponent, prefactor and scale of kind mace (exponent 0: another kind). */
   double repulsion_power, repulsion_exponent, repulsion_prefactor, repulsion_scale;
 } mlff_modelfile_head;
 const mlff_modelfile_head *mlff_modelfile_get_head(const mlff_modelfile *file);
@@ -51,6 +51,8 @@ const mlff_modelfile_head *mlff_modelfile_get_head(const mlff_modelfile *file);
 /* The root mapping, and children by key. A missing or mistyped key is an error with the line of its parent; `optional`
  * getters return NULL instead. Strings live as long as the file. */
 const mlff_yaml *mlff_modelfile_root(const mlff_modelfile *file);
+/* Whether the file has the key; does not mark it as used. */
+int mlff_yaml_has(const mlff_yaml *parent, const char *key);
 mlff_status mlff_yaml_map(const mlff_modelfile *, const mlff_yaml *parent, const char *key, const mlff_yaml **child,
                           mlff_error *);
 mlff_status mlff_yaml_optional(const mlff_modelfile *, const mlff_yaml *parent, const char *key,

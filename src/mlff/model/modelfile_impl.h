@@ -34,9 +34,6 @@ struct mlff_modelfile {
 mlff_status mlff_modelfile_weights_name(const char *path, const char *yaml, size_t yaml_size, char **name,
                                         mlff_error *error);
 
-/* Whether the file has the key; does not mark it as used. */
-int mlff_yaml_has(const mlff_yaml *parent, const char *key);
-
 /* A required sequence of any kind. */
 mlff_status mlff_yaml_sequence(const mlff_modelfile *, const mlff_yaml *parent, const char *key,
                                const mlff_yaml **child, mlff_error *);

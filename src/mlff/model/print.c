@@ -91,7 +91,9 @@ void mlff_model_print(const mlff_model *model, FILE *out)
   fprintf(out, "architecture   %s: %s\n", i->architecture, i->citation);
   print_elements(model, out);
   fprintf(out, "cutoff         %g A\n", i->cutoff);
-  if (model->head->repulsion_power > 0)
+  if (model->head->repulsion_power > 0 && !(model->head->repulsion_exponent > 0))
+    fprintf(out, "repulsion      zbl below the cutoff\n");
+  else if (model->head->repulsion_power > 0)
     fprintf(out, "repulsion      zbl with the constants of MACE, below sums of covalent radii\n");
   else
     print_pairs(model, "repulsion      zbl, below", model->head->repulsion, out);

@@ -2,7 +2,7 @@
  *
  * It is a pair potential. Its gradients and energies are added to those of the network, edge by edge, before forces,
  * virials and energies of atoms and members are computed from them. The op `edges` finds out whether a pair is close
- * enough; other steps skip the repulsion. That of kind mace is a part of a trained model, and added in every step.
+ * enough; other steps skip the repulsion. Kinds mace and nequip are parts of trained models, and added in every step.
  */
 #include "model_impl.h"
 
@@ -43,15 +43,27 @@ static mlff_status read_mace(mlff_modelfile *f, const mlff_yaml *block, mlff_err
   return MLFF_OK;
 }
 
+/* The cutoff of each pair is that of the model. */
+static mlff_status read_nequip(mlff_modelfile *f, const mlff_yaml *block, mlff_error *error)
+{
+  mlff_modelfile_head *h = &f->head;
+  const int n = h->n_elements * h->n_elements;
+  double *cutoffs = mlff_arena_alloc(f->arena, (size_t) n, sizeof *cutoffs);
+  if (!cutoffs) return mlff_fail(error, MLFF_E_NOMEM, "%s: out of memory", f->path);
+  for (int k = 0; k < n; k++) cutoffs[k] = h->cutoff;
+  h->repulsion = cutoffs;
+  return mlff_yaml_double(f, block, "p", 2.0, 64.0, &h->repulsion_power, error);
+}
+
 mlff_status mlff_repulsion_read(mlff_modelfile *f, mlff_error *error)
 {
-  static const char *const kinds[] = {"zbl", "mace", NULL};
+  static const char *const kinds[] = {"zbl", "mace", "nequip", NULL};
   const mlff_yaml *block = NULL, *cutoffs = NULL;
   int kind = 0;
   if (!mlff_yaml_has(f->root, "repulsion")) return MLFF_OK;
   MLFF_TRY(mlff_yaml_map(f, f->root, "repulsion", &block, error));
   MLFF_TRY(mlff_yaml_choice(f, block, "kind", kinds, &kind, error));
-  if (kind) return read_mace(f, block, error);
+  if (kind) return kind == 1 ? read_mace(f, block, error) : read_nequip(f, block, error);
   MLFF_TRY(mlff_yaml_map(f, block, "cutoffs", &cutoffs, error));
   if (!cutoffs->first) return mlff_yaml_fail(f, cutoffs, error, "has no pair; remove the block repulsion");
   return mlff_pairs_read(f, cutoffs, &f->head.repulsion, error);
@@ -72,7 +84,7 @@ static double fill_pairs(const mlff_modelfile_head *h, mlff_repulsion_pair *pair
       *pair = (mlff_repulsion_pair){.cutoff = cutoff,
                                     .inverse = (pow(zs, exponent) + pow(zt, exponent)) / screening,
                                     .factor = 0.5 * coulomb * zs * zt / h->energy_in_ev};
-      if (h->repulsion_power > 0) {
+      if (power > 0) {
         pair->inverse = (pow(zs, power) + pow(zt, power)) / (h->repulsion_prefactor * mace_screening);
         pair->factor = 0.5 * mace_coulomb * zs * zt * h->repulsion_scale;
       }
@@ -92,6 +104,7 @@ mlff_status mlff_repulsion_open(mlff_model *m, mlff_error *error)
   r->n_species = m->head->n_elements;
   r->power = m->head->repulsion_power;
   r->is_always = r->power > 0;
+  r->is_mace = m->head->repulsion_exponent > 0;
   r->reach = fill_pairs(m->head, pairs);
   mlff_status status = mlff_buf_reserve(m->backend, &r->pairs, n * sizeof *pairs, error);
   if (!status) status = m->backend->ops->upload(m->backend, r->pairs.data, pairs, n * sizeof *pairs, error);

@@ -11,33 +11,42 @@ static int n_components(const mlff_nequip_row *row)
   return row->n_orders * row->n_orders;
 }
 
+static size_t bytes_of(int n)
+{
+  return (size_t) n * sizeof(real);
+}
+
 /* ---- matrices of an element -------------------------------------------------------------------------------------- */
 
 void MLFF_CPU(mace_expand_cpu)(mlff_backend *backend, const mlff_mace_select_args *a)
 {
   (void) backend;
-  const int n = a->row.n[0], n_wide = a->wide.n[0];
+  const mlff_nequip_row *row = &a->row, *wide_row = &a->wide;
   for (int64_t i = 0; i < a->atoms.n; i++) {
-    const real *x = (const real *) a->x + i * a->row.ld;
-    real *wide = (real *) a->wide_x + i * a->wide.ld;
+    const real *x = (const real *) a->x + i * row->ld;
+    real *wide = (real *) a->wide_x + i * wide_row->ld;
     const int32_t slot = slot_of(&a->atoms, i);
-    memset(wide, 0, (size_t) a->wide.ld * sizeof *wide);
-    for (int k = 0; slot >= 0 && k < n_components(&a->wide); k++)
-      memcpy(wide + k * n_wide + slot * n, x + k * n, (size_t) n * sizeof *x);
+    memset(wide, 0, (size_t) wide_row->ld * sizeof *wide);
+    for (int l = 0; slot >= 0 && l < wide_row->n_orders; l++)
+      for (int m = 0; m < 2 * l + 1; m++)
+        memcpy(wide + wide_row->offset[l] + m * wide_row->n[l] + slot * row->n[l], x + row->offset[l] + m * row->n[l],
+               bytes_of(row->n[l]));
   }
 }
 
 void MLFF_CPU(mace_pick_cpu)(mlff_backend *backend, const mlff_mace_select_args *a)
 {
   (void) backend;
-  const int n = a->row.n[0], n_wide = a->wide.n[0];
+  const mlff_nequip_row *row = &a->row, *wide_row = &a->wide;
   for (int64_t i = 0; i < a->atoms.n; i++) {
-    real *x = (real *) a->x + i * a->row.ld;
-    const real *wide = (const real *) a->wide_x + i * a->wide.ld;
+    real *x = (real *) a->x + i * row->ld;
+    const real *wide = (const real *) a->wide_x + i * wide_row->ld;
     const int32_t slot = slot_of(&a->atoms, i);
-    memset(x, 0, (size_t) a->row.ld * sizeof *x);
-    for (int k = 0; slot >= 0 && k < n_components(&a->wide); k++)
-      memcpy(x + k * n, wide + k * n_wide + slot * n, (size_t) n * sizeof *x);
+    memset(x, 0, (size_t) row->ld * sizeof *x);
+    for (int l = 0; slot >= 0 && l < wide_row->n_orders; l++)
+      for (int m = 0; m < 2 * l + 1; m++)
+        memcpy(x + row->offset[l] + m * row->n[l], wide + wide_row->offset[l] + m * wide_row->n[l] + slot * row->n[l],
+               bytes_of(row->n[l]));
   }
 }
 
@@ -193,7 +202,7 @@ static real activate(real v, int is_tanh, real *slope)
 }
 
 /* Energy of an atom; its gradient is added to grad. */
-static real readout_atom(const mlff_mace_readout_args *a, const real *x, real *grad)
+static real readout_atom(const mlff_mace_readout_args *a, int32_t slot, const real *x, real *grad)
 {
   const real *w = a->weight;
   const int n = a->n_channels;
@@ -204,7 +213,8 @@ static real readout_atom(const mlff_mace_readout_args *a, const real *x, real *g
   real energy = 0;
   for (int h = 0; h < a->n_hidden; h++, w += n) {
     real slope;
-    const real v = activate(dot(w, x, n), a->is_tanh, &slope), last = ((const real *) a->last)[h] * (real) a->gain;
+    const real v = activate(dot(w, x, n), a->is_tanh, &slope),
+               last = ((const real *) a->last)[slot * a->ld_last + h] * (real) a->gain;
     energy += last * v;
     if (grad) add_row(last * slope, w, n, grad);
   }
@@ -217,7 +227,8 @@ void MLFF_CPU(mace_readout_cpu)(mlff_backend *backend, const mlff_mace_readout_a
   for (int64_t i = 0; i < a->atoms.n; i++) {
     real *grad = a->grad ? (real *) a->grad + i * a->ld : NULL;
     if (grad && !a->add_grad) memset(grad, 0, (size_t) a->ld * sizeof *grad);
-    const real e = slot_of(&a->atoms, i) < 0 ? 0 : readout_atom(a, (const real *) a->x + i * a->ld, grad);
+    const int32_t slot = slot_of(&a->atoms, i);
+    const real e = slot < 0 ? 0 : readout_atom(a, slot, (const real *) a->x + i * a->ld, grad);
     if (a->energy) ((real *) a->energy)[i] = (a->add_energy ? ((real *) a->energy)[i] : 0) + e;
   }
 }

@@ -23,7 +23,7 @@ void MLFF_CPU(repulsion_cpu)(mlff_backend *backend, const mlff_repulsion_args *a
       const mlff_repulsion_pair *p = &pairs[center_species[i] * repulsion->n_species + species[e]];
       if (!(r < p->cutoff)) continue;
       double slope;
-      energy += mlff_zbl(repulsion->power, r, p->cutoff, p->inverse, p->factor, &slope);
+      energy += mlff_zbl(repulsion->is_mace, repulsion->power, r, p->cutoff, p->inverse, p->factor, &slope);
       for (int c = 0; c < 3; c++) grad[e][c] += (real) (slope * (double) vec[e][c] / r);
     }
     if (node_energy) node_energy[i] += (real) energy;
