@@ -226,6 +226,15 @@ def test_options(tmp_path):
     modelfile.check(head, found)
 
 
+def test_readout_without_activation(tmp_path):
+    """The option as text leaves the gain of silu, sqrt(2) from the second layer on, in the package's network."""
+    for text, gain in (("None", np.sqrt(2)), ("null", np.sqrt(2)), (None, 1.0)):
+        config = {**options(), "readout_mlp_nonlinearity": text}
+        head, found = converted(checkpoint(tmp_path / "m.ckpt", config))
+        assert head["nequip"]["n_readout"] == [6] and "readout_activation_norm" not in head["nequip"]
+        helpers.assert_near(found["energy_scale"], gain * fixture()[1]["energy_scale"], 1e-15, str(text))
+
+
 def test_all_paths(tmp_path):
     """nequip before 0.16 couples all orders in networks without parity; radial weights are in the order l1, l2, l3."""
     config = {**options(), "num_layers": 2, "num_features": 4, "pair_potential": None}

@@ -274,6 +274,8 @@ def described(config, tensors, version, where):
     )
     state.finish()
     activation = options["readout_mlp_nonlinearity"]
+    if activation in ("None", "null"):  # as text it has the gain of silu from the second layer on, unlike None
+        out["scale"] *= 2 ** ((len(network) - 1) / 2)
     source = {
         **CONSTANTS,
         "atomic_numbers": [NUMBERS[name] for name in names],
