@@ -52,7 +52,8 @@ static const option_row rows[] = {
     {"time", OPTION_TEXT, MEMBER(against), 0,
      {"against", "cpu", NULL, "compare with fp64 on the CPU first; fail if energies or forces differ too much"}},
     {"verify", OPTION_TEXT, MEMBER(against), 0, /* for --help: cli_run starts Python for it */
-     {"against", "PACKAGE", NULL, "compare with torchani, orb-models, schnetpack, nequix, sevenn or mace (Python)"}},
+     {"against", "PACKAGE", NULL,
+      "compare with torchani, orb-models, schnetpack, nequix, sevenn, nequip, mace or matgl (Python)"}},
     {"time soak", OPTION_TEXT, MEMBER(file), 0,
      {"file", "FILE", NULL, "write the report as JSON (docs/reports.md)"}},
     {"time", OPTION_TEXT, MEMBER(trace), 0,

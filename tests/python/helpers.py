@@ -190,6 +190,29 @@ def nequip(variant="nequix", seed=0, cutoff=4.2, elements=("H", "C", "O"), n_cha
     return head, tensors
 
 
+def nequip_package(seed=0, n_layers=3, n_channels=(6, 3, 2), n_readout=(4,), has_activation=True, **more):
+    """A random network of the package nequip, with self-connections by element. more: keys of its block."""
+    head, _ = nequip("sevennet", n_layers=n_layers, n_channels=n_channels)
+    head["nequip"].update(
+        paths="even",
+        embedding="element",
+        n_embedding=5,
+        self_connection="element",
+        cutoff_function={"kind": "polynomial", "p": 6.0},
+        message_divisor=[np.sqrt(11.3).item()] * n_layers,
+        radial_network={"hidden": [7, 7], "activation_norm": 0.7071067811865475, "fan_in": "sqrt"},
+        n_readout=list(n_readout),
+        **({"readout_activation_norm": 0.7071067811865475} if has_activation else {}),
+        **more,
+    )
+    rng, tensors = np.random.default_rng(seed), {}
+    for name, shape in modelfile.nequip_shapes(head).items():
+        tensors[name] = rng.normal(size=shape)
+    tensors["energy_scale"] = rng.uniform(0.6, 1.4, len(head["elements"]))
+    tensors["radial_frequencies"] = np.pi / head["cutoff"] * np.arange(1, 6) * rng.uniform(0.9, 1.1, 5)
+    return head, tensors
+
+
 def mace(seed=0, cutoff=4.2, elements=("H", "C", "O"), n_channels=5, lmax=2, n_layers=2):
     """A random MACE network as (head, tensors)."""
     head = common_head("random-mace", "mace", list(elements), cutoff)

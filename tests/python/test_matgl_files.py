@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(not helpers.HAS_PUBLISHED, reason=helpers.NO_PUB
 def state_of(source, tensors):
     """Names and values of the package."""
     p, convention = source["tensornet"], source["convention"]
-    linear, matrices = matgl._layer_names(p["n_layers"])
+    linear, matrices = matgl.layer_names(p["n_layers"])
     state = {f"model.{b}.{kind}": tensors[f"{a}.{kind}"] for a, b in linear for kind in ("weight", "bias")}
     state |= {f"model.{b}.weight": tensors[a] for a, b in matrices}
     halves = [tensors["embedding.pair.neighbour"], tensors["embedding.pair.centre"]]

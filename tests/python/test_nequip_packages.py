@@ -1,13 +1,17 @@
-"""Nequix and SevenNet themselves against the numpy evaluation and the engine, and the files that they write.
+"""Nequix, SevenNet and nequip themselves against the numpy evaluation and the engine, and the files that they write.
 
 Runs where these packages are installed; elsewhere in the Python that MLFF_TORCH_PYTHON names, if that has them.
 """
 
+import copy
+import importlib
 import importlib.util
 import os
 import subprocess
 import tempfile
 import unittest
+import unittest.mock
+import warnings
 
 import helpers
 import numpy as np
@@ -15,11 +19,11 @@ from helpers import assert_near
 from test_nequip_files import CONFIGURATION, same_bits
 
 from mlff_tools.convert import nequip as convert_nequip
-from mlff_tools.convert import sevennet
-from mlff_tools.model import against, modelfile, reference, selftest, structures
+from mlff_tools.convert import nequip_file, nequip_package, sevennet
+from mlff_tools.model import against, against_nequip_package, modelfile, reference, selftest, structures
 
 TORCH_PYTHON = os.environ.get("MLFF_TORCH_PYTHON")
-PACKAGES = {"nequix": "nequix", "sevenn": "sevennet"}  # package -> variant of helpers.nequip
+PACKAGES = ("nequix", "sevenn", "nequip")
 HERE = {package: bool(importlib.util.find_spec(package)) for package in PACKAGES}
 MISSING = "{} is not installed in this Python (MLFF_TORCH_PYTHON runs these tests elsewhere)"
 
@@ -35,7 +39,7 @@ def elsewhere():
 class Elsewhere(unittest.TestCase):
     @unittest.skipUnless(
         any(HERE.values()) or elsewhere(),
-        "nequix and sevenn are not installed here, and MLFF_TORCH_PYTHON names no Python that has one of them",
+        "nequix, sevenn and nequip are not installed here, and MLFF_TORCH_PYTHON names no Python that has one of them",
     )
     def test_in_the_python_with_packages(self):
         if not any(HERE.values()):
@@ -58,13 +62,16 @@ class Package(unittest.TestCase):
 
     def self_tests(self, package, model):
         some = selftest.structures_for(model, [])
-        self.assertRegex(selftest.block(model, some)["origin"], rf"^{package} [0-9.]+, float64$")
+        self.assertRegex(selftest.block(model, some)["origin"], rf"^{package} [0-9.]+, float64(; every element: |$)")
 
-    def verifies(self, package, model):
+    def verify(self, package, model, some):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "model")
             modelfile.write(path, *model)
-            text, good = against.table(against.compare(path, package, systems()), against.LIMITS[package])
+            return against.table(against.compare(path, package, some), against.LIMITS[package])
+
+    def verifies(self, package, model):
+        text, good = self.verify(package, model, systems())
         self.assertTrue(good, text)
 
     @unittest.skipUnless(HERE["nequix"], MISSING.format("nequix"))
@@ -85,6 +92,51 @@ class Package(unittest.TestCase):
         with self.assertRaisesRegex(against.Unsupported, "paths all; the file has even"):
             against.SevenNet(*helpers.nequip())
 
+    @unittest.skipUnless(HERE["nequip"], MISSING.format("nequip"))
+    def test_nequip(self):
+        """Divisors by element, readouts, one layer, higher orders, the package's repulsion."""
+        for options in (
+            {},
+            {"neighbor_divisor": [2.5, 3.0, 3.5], "n_readout": (5, 5), "has_activation": False},
+            {"n_layers": 2, "n_readout": (), "has_activation": False},
+            {"n_layers": 1, "n_channels": (6,)},
+        ):
+            self.agrees("nequip", helpers.nequip_package(**options))
+        head, tensors = helpers.nequip_package()
+        self.self_tests("nequip", (head, tensors))
+        self.agrees("nequip", ({**head, "repulsion": {"kind": "nequip", "p": 5.0}}, tensors))
+        head["nequip"]["activation_norm"] = 0.5964692111
+        with self.assertRaisesRegex(against.Unsupported, "activation_norm"):
+            against.NequIP(head, tensors)
+        with self.assertRaisesRegex(against.Unsupported, "paths even; the file has all"):
+            against.NequIP(*helpers.nequip("sevennet"))
+
+    @unittest.skipUnless(HERE["nequip"] and helpers.program(), "nequip or the program mlff is not installed")
+    def test_engine_against_nequip(self):
+        head, tensors = helpers.nequip_package()
+        self.verifies("nequip", (head, tensors))
+        self.verifies("nequip", ({**head, "repulsion": {"kind": "nequip", "p": 6.0}}, tensors))
+
+    @unittest.skipUnless(HERE["nequip"] and helpers.program(), "nequip or the program mlff is not installed")
+    def test_faults_against_nequip(self):
+        """A weight of a self-connection, the sign of a path, the cutoff, the power of the repulsion."""
+        head, tensors = helpers.nequip_package()
+        head["repulsion"] = {"kind": "nequip", "p": 6.0}
+        weight, path = (copy.deepcopy(tensors) for _ in range(2))
+        weight["layers.1.skip.l1"][0, 0, 0] += 1e-3
+        path["layers.1.radial_mlp.2"][-2:] *= -1
+        for given in (
+            (head, weight),
+            (head, path),
+            ({**head, "cutoff": head["cutoff"] + 1e-6}, tensors),
+            ({**head, "repulsion": {"kind": "nequip", "p": 6.5}}, tensors),
+        ):
+            changed = lambda *_, given=given: against.NequIP(*given)
+            with unittest.mock.patch.dict(against.PACKAGES, nequip=changed):
+                text, good = self.verify("nequip", (head, tensors), systems()[:2])
+            self.assertFalse(good, text)
+            self.assertEqual(text.count("DIFFERS"), 2, text)
+
     @unittest.skipUnless(HERE["nequix"] and helpers.program(), "nequix or the program mlff is not installed")
     def test_engine_against_nequix(self):
         self.verifies("nequix", helpers.nequip())
@@ -92,6 +144,28 @@ class Package(unittest.TestCase):
     @unittest.skipUnless(HERE["sevenn"] and helpers.program(), "sevenn or the program mlff is not installed")
     def test_engine_against_sevennet(self):
         self.verifies("sevenn", helpers.nequip("sevennet"))
+
+
+@unittest.skipUnless(HERE["nequip"], MISSING.format("nequip"))
+class Readouts(unittest.TestCase):
+    """Networks that nequip builds with their own readouts."""
+
+    def test_activations(self):
+        for activation in ("silu", None, "None"):
+            head, tensors = helpers.nequip_package(n_readout=(5, 5), has_activation=False)
+            original = against.NequIP(head, tensors)
+            options = {**against_nequip_package._options(head), "readout_mlp_nonlinearity": activation}
+            options["readout_mlp_hidden_layers_depth"] = 1 if activation == "silu" else 2
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                original.model = importlib.import_module("nequip.model").NequIPGNNModel(**options).eval()
+            state = {k.removeprefix("model.func."): v.numpy() for k, v in original.model.state_dict().items()}
+            config = {**options, "_target_": "nequip.model.NequIPGNNModel"}
+            described = nequip_file.described(config, state, against_nequip_package.version(), "the network")
+            model = nequip_package.described_model(*described, "the network")
+            for s in systems():
+                found = against.differences(s, reference.evaluate(model, s), original.evaluate(s))
+                self.assertTrue(against.within(found, against.LIMITS["nequip"]), (activation, s["name"], found))
 
 
 class Written(unittest.TestCase):

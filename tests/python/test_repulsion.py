@@ -4,12 +4,13 @@ numpy for every architecture, and what is refused."""
 import os
 import tempfile
 import unittest
+import unittest.mock
 
 import helpers
 import numpy as np
 from helpers import assert_near
 
-from mlff_tools.model import against, engine, modelfile, reference, repulsion, selftest, structures
+from mlff_tools.model import against, engine, modelfile, reference, repulsion, structures
 from mlff_tools.model.modelfile import ModelError
 
 CUTOFFS = {"H-H": 1.9, "O-H": 1.2, "C-H": 1.3, "C-C": 1.8}
@@ -127,13 +128,26 @@ class Files(unittest.TestCase):
             with self.assertRaisesRegex(ModelError, text):
                 modelfile.write(self.name, {**head, "repulsion": block}, tensors)
 
-    def test_packages_have_none(self):
-        head, tensors = repelling(MODELS["ani"])
-        with self.assertRaisesRegex(against.Unsupported, "torchani does not compute"):
-            against.build("torchani", head, tensors)
-        made = selftest.block((head, tensors), [molecule()])  # by numpy, whatever this Python has
-        self.assertIn("numpy", made["origin"])
-        assert_near(made["structures"][0]["energy"], reference.evaluate((head, tensors), molecule())[0], 0.0, "energy")
+    def test_packages(self):
+        """Packages do not have kind zbl, which is added to their results; what they cannot have is refused."""
+        model = repelling(MODELS["ani"])
+        plain = {k: v for k, v in model[0].items() if k != "repulsion"}, model[1]
+
+        class Network:
+            def __init__(self, head, tensors):
+                del head, tensors
+
+            def evaluate(self, s):
+                return reference.evaluate(plain, s)
+
+        with unittest.mock.patch.dict(against.PACKAGES, torchani=Network):
+            original = against.build("torchani", *model)
+            for s in (molecule(), box()):
+                for found, expected in zip(original.evaluate(s), reference.evaluate(model, s)):
+                    assert_near(found, expected, 0.0, s["name"])
+            head = {**model[0], "repulsion": {"kind": "mace"}}
+            with self.assertRaisesRegex(against.Unsupported, "kind mace, which torchani does not compute"):
+                against.build("torchani", head, model[1])
 
 
 @unittest.skipUnless(helpers.program(), "the program mlff has not been built")

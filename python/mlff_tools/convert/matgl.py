@@ -64,7 +64,7 @@ def _convention(where, model):
     return MODULES[module]
 
 
-def _layer_names(n_layers):
+def layer_names(n_layers):
     """(name of ours, name of theirs) of linear layers with bias, of matrices."""
     linear = [(f"embedding.radial.{p}", f"tensor_embedding.distance_proj{k + 1}") for k, p in enumerate("IAS")]
     linear += [(f"embedding.scalar.{k}", f"tensor_embedding.linears_scalar.{k}") for k in range(2)]
@@ -91,7 +91,7 @@ def _tensors(where, state, n_layers, convention):
             raise ModelError(f"{where}: the weights have no tensor 'model.{name}'")
         return left.pop(name)
 
-    linear, matrices = _layer_names(n_layers)
+    linear, matrices = layer_names(n_layers)
     out = {f"{ours}.{kind}": take(f"{theirs}.{kind}") for ours, theirs in linear for kind in ("weight", "bias")}
     out |= {ours: take(theirs + ".weight") for ours, theirs in matrices}
     for kind in ("weight", "bias"):

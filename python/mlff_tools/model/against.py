@@ -1,10 +1,11 @@
 """`mlff verify MODEL.yaml --against PACKAGE [STRUCTURES.xyz ...]`: a model file against the package that it comes from.
 
 PACKAGE: torchani (ANI), orb-models (Orb-v2), schnetpack (PaiNN with Gaussian or Bessel functions), nequix (Nequix),
-sevenn (SevenNet) or mace (MACE). The package builds its own network, gets the weights of the model file, and evaluates
-the same structures in double on the CPU: without STRUCTURES those of the file's self-test. Prints a table of
-differences to the program mlff; the exit status is 1 when one is too large. Runs in this Python if it has the package,
-else in the one that MLFF_TORCH_PYTHON names.
+sevenn (SevenNet), nequip (NequIP), mace (MACE) or matgl (TensorNet). The package builds its own network, gets the
+weights of the model file, and evaluates the same structures in double on the CPU: without STRUCTURES those of the
+file's self-test. A repulsion of kind zbl, which no package has, is added by numpy. Prints a table of differences to
+the program mlff; the exit status is 1 when one is too large. Runs in this Python if it has the package, else in the one
+that MLFF_TORCH_PYTHON names.
 """
 
 import argparse
@@ -19,10 +20,12 @@ import numpy as np
 
 from .. import PACKAGE
 from ..command_line import one_line
-from . import engine, modelfile
-from .against_base import Unsupported, six
+from . import engine, modelfile, reference
+from .against_base import Unsupported, fill, six
 from .against_mace import MACE
+from .against_matgl import TensorNet
 from .against_nequip import Nequix, SevenNet
+from .against_nequip_package import NequIP
 from .modelfile import NUMBERS, ModelError
 from .structures import read_xyz
 
@@ -32,7 +35,9 @@ MODULES = {
     "schnetpack": "schnetpack",
     "nequix": "nequix",
     "sevenn": "sevenn",
+    "nequip": "nequip",
     "mace": "mace",
+    "matgl": "matgl",
 }
 DISTRIBUTIONS = {**{package: package for package in MODULES}, "mace": "mace-torch"}  # names on PyPI
 ARCHITECTURES = {
@@ -41,7 +46,9 @@ ARCHITECTURES = {
     "schnetpack": "painn",
     "nequix": "nequip",
     "sevenn": "nequip",
+    "nequip": "nequip",
     "mace": "mace",
+    "matgl": "tensornet",
 }
 # eV/atom, eV/A, eV/A^3 in double. TorchANI's CELU is exact to 1e-9 hartree only in its slope.
 LIMITS = {
@@ -50,19 +57,10 @@ LIMITS = {
     "schnetpack": (1e-9, 1e-8, 1e-9),
     "nequix": (1e-11, 1e-10, 1e-12),
     "sevenn": (1e-11, 1e-10, 1e-12),
+    "nequip": (1e-11, 1e-10, 1e-12),
     "mace": (1e-11, 1e-10, 1e-12),
+    "matgl": (1e-11, 1e-10, 1e-12),
 }
-
-
-def _fill(torch, module, values):
-    """Puts name -> array into the parameters and buffers of a module; every one of both must have its match."""
-    state = module.state_dict()
-    missing, strange = set(state) - set(values), set(values) - set(state)
-    if missing or strange:
-        raise ModelError(f"the package's network and the model file differ: {sorted(missing | strange)[0]}")
-    module.load_state_dict(
-        {k: torch.tensor(np.asarray(v)).reshape(state[k].shape).to(state[k].dtype) for k, v in values.items()}
-    )
 
 
 class TorchANI:
@@ -162,7 +160,7 @@ class Orb:
         self.offsets = head["energy_offsets"]
         reference[:] = 0.0
         state["heads.energy.reference.linear.weight"] = reference
-        _fill(torch, self.model, state)
+        fill(torch, self.model, state)
         self.model = self.model.double()
 
     @staticmethod
@@ -245,7 +243,7 @@ class SchNetPack:
         state.update(self._names(p["n_interactions"], tensors))
         state["representation.embedding.weight"][[NUMBERS[e] for e in head["elements"]]] = tensors["embedding"]
         state["representation.cutoff_fn.cutoff"] = np.array([self.cutoff])
-        _fill(torch, self.model, state)
+        fill(torch, self.model, state)
         self.offsets, self.unit = head["energy_offsets"], head["units"]["energy_in_eV"]
 
     @staticmethod
@@ -309,8 +307,12 @@ PACKAGES = {
     "schnetpack": SchNetPack,
     "nequix": Nequix,
     "sevenn": SevenNet,
+    "nequip": NequIP,
     "mace": MACE,
+    "matgl": TensorNet,
 }
+
+OWN_REPULSION = {"mace": "mace", "nequip": "nequip"}  # package -> kind of the repulsion that its networks have
 
 
 def differences(structure, a, b):
@@ -321,11 +323,23 @@ def differences(structure, a, b):
     return abs(a[0] - b[0]) / len(a[1]), float(np.max(np.abs(a[1] - b[1]))), stress
 
 
+class _WithRepulsion:
+    """A package's network, and the repulsion of the model file by numpy, which the package does not have."""
+
+    def __init__(self, original, head):
+        self.original, self.head = original, head
+
+    def evaluate(self, s):
+        return reference.with_repulsion(self.head, s, self.original.evaluate(s))
+
+
 def build(package, head, tensors):
     """The package's own network with the weights of a model file; Unsupported when it cannot have it."""
-    if "repulsion" in head and (package, head["repulsion"]["kind"]) != ("mace", "mace"):
-        raise Unsupported(f"the file has a short-range repulsion (repulsion), which {package} does not compute")
-    return PACKAGES[package](head, tensors)
+    kind = head.get("repulsion", {}).get("kind")
+    if kind not in (None, "zbl", OWN_REPULSION.get(package)):
+        raise Unsupported(f"the file has a repulsion of kind {kind}, which {package} does not compute")
+    original = PACKAGES[package](head, tensors)
+    return _WithRepulsion(original, head) if kind == "zbl" else original
 
 
 def within(found, limits):

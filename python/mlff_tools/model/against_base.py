@@ -28,3 +28,14 @@ def refuse(package, checks):
     for what, (value, theirs) in checks.items():
         if value != theirs:
             raise Unsupported(f"{package} has {what} {theirs}; the file has {value}")
+
+
+def fill(torch, module, values):
+    """Puts name -> array into the parameters and buffers of a module; every one of both must have its match."""
+    state = module.state_dict()
+    missing, strange = set(state) - set(values), set(values) - set(state)
+    if missing or strange:
+        raise ModelError(f"the package's network and the model file differ: {sorted(missing | strange)[0]}")
+    module.load_state_dict(
+        {k: torch.tensor(np.asarray(v)).reshape(state[k].shape).to(state[k].dtype) for k, v in values.items()}
+    )

@@ -321,10 +321,16 @@ def evaluate(model, structure):
     scale = head["units"]["energy_in_eV"]
     offsets = sum(head["energy_offsets"][e] for e in structure["elements"])
     energy, forces, virial = _network(head, tensors, species, structure)
-    energy, forces, virial = (energy + offsets) * scale, forces * scale, virial * scale
-    if "repulsion" not in head:
-        return energy, forces, virial
+    results = (energy + offsets) * scale, forces * scale, virial * scale
+    return with_repulsion(head, structure, results) if "repulsion" in head else results
+
+
+def with_repulsion(head, structure, results):
+    """(energy, forces, virial) of a network with the repulsion of its file added; a virial of None stays."""
+    index = {e: k for k, e in enumerate(head["elements"])}
+    species = np.array([index[e] for e in structure["elements"]])
     i, j, vectors = neighbours(structure["positions"], structure["cell"], min(repulsion.reach(head), head["cutoff"]))
     energies, gradient = repulsion.evaluate(head, species, i, j, vectors)
-    more_forces, more_virial = _forces_and_virial(len(species), i, j, vectors, gradient)
-    return energy + energies.sum(), forces + more_forces, virial + more_virial
+    forces, virial = _forces_and_virial(len(species), i, j, vectors, gradient)
+    energy = results[0] + energies.sum()
+    return energy, results[1] + forces, None if results[2] is None else results[2] + virial

@@ -5,10 +5,10 @@ After the given structures, or the standard ones, come those that touch every el
 --keep leaves the structures and numbers of the file and renews these alone. --header renews header_sha256 and nothing
 else, after a deliberate edit of the file; `mlff verify` then shows whether the self-test still passes.
 
-The numbers come from the package that the network is of (TorchANI, orb-models, SchNetPack, Nequix, SevenNet, MACE) in
-double where this Python has it, else from the float64 numpy evaluation of mlff_tools.reference; both are independent of
-the engine that will have to reproduce them. --origin chooses: package, reference, or mlff, the program in double
-precision. The block says which it was.
+The numbers come from the package that the network is of (TorchANI, orb-models, SchNetPack, Nequix, SevenNet, nequip,
+MACE, matgl) in double where this Python has it, else from the float64 numpy evaluation of mlff_tools.reference; both
+are independent of the engine that will have to reproduce them. --origin chooses: package, reference, or mlff, the
+program in double precision. The block says which it was.
 """
 
 import argparse
@@ -35,7 +35,7 @@ def _package_of(head):
     if head["architecture"] == "painn" and head["painn"]["radial_basis"]["kind"] == "bspline":
         return None
     if head["architecture"] == "nequip":
-        return "nequix" if head["nequip"]["embedding"] == "one_hot" else "sevenn"
+        return {"one_hot": "nequix", "linear": "sevenn", "element": "nequip"}[head["nequip"]["embedding"]]
     return next((p for p, architecture in against.ARCHITECTURES.items() if architecture == head["architecture"]), None)
 
 
@@ -58,7 +58,10 @@ def _from_package(package, model, structures, numpy_results):
             )
         results.append((*theirs[:2], ours[2] if apart[2] is None else theirs[2]))
     name = against.DISTRIBUTIONS[package]
-    return results, f"{name} {importlib.metadata.version(name)}, float64"
+    text = f"{name} {importlib.metadata.version(name)}, float64"
+    if head.get("repulsion", {}).get("kind") == "zbl":  # which no package has
+        text += f"; repulsion: {NUMPY}"
+    return results, text
 
 
 def _results(model, structures, origin):
