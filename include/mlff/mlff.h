@@ -318,6 +318,8 @@ typedef struct mlff_info {
   const double *triples;
   /* Largest force on an atom, eV/A; 0 = not stated. */
   double max_force;
+  /* The training distances are unknown, and distances are the cutoffs of the repulsion (kind clamped). */
+  int distances_are_cutoffs;
   /* SHA-256 of the YAML keys that affect results, including the weights, 64 hex digits. */
   const char *header_sha256;
   /* The file states header_sha256; 0 in older files. */

@@ -115,6 +115,7 @@ class CInfo(ctypes.Structure):
         ("pressure", POINTER(c_double)),
         ("triples", POINTER(c_double)),
         ("max_force", c_double),
+        ("distances_are_cutoffs", c_int),
         ("header_sha256", c_char_p),
         ("header_is_hashed", c_int),
         ("n_self_tests", c_int),

@@ -3,6 +3,8 @@
  * changes. Derivatives, symmetries and ranks are in test_properties.c, where each architecture has a model with it. */
 #define _POSIX_C_SOURCE 200809L
 
+#include "mlff/mlff_watch.h"
+
 #include "backends.h"
 #include "plain_repulsion.h"
 #include "testmodel.h"
@@ -242,6 +244,62 @@ START_TEST(the_smallest_distance_stays_an_error)
 }
 END_TEST
 
+/* ---- kind clamped ------------------------------------------------------------------------------------------------ */
+
+/* Energy and force on the second of two atoms, H and O, r apart. */
+static double pair_energy(mlff_model *model, double r, double *force)
+{
+  test_atoms atoms = test_water();
+  double forces[3][3];
+  mlff_result result = {.forces = forces};
+  mlff_error error = {.code = MLFF_OK};
+  atoms.species[0] = 2;
+  atoms.species[1] = 0;
+  atoms.species[2] = -1;
+  for (int c = 0; c < 3; c++) atoms.pos[1][c] = atoms.pos[0][c] + (c == 1) * r;
+  mlff_system *system = test_system(&atoms, mlff_model_info(model)->cutoff);
+  test_ok(mlff_model_evaluate(model, mlff_system_graph(system), NULL, &result, &error), error);
+  *force = forces[1][1];
+  mlff_system_free(system);
+  test_atoms_free(&atoms);
+  return result.energy;
+}
+
+/* A pair has the energy of the network at the clamped distance, and the repulsion at its own. */
+START_TEST(networks_get_clamped_distances)
+{
+  pair p = open_pair(_i);
+  const int is_conservative = p.without && (mlff_model_info(p.without)->traits & MLFF_CONSERVATIVE);
+  mlff_model_close(p.repelled);
+  p.repelled = NULL;
+  test_model_free(&p.repelling);
+  p.repelling = make_kind(_i / n_backends());
+  test_model_repel_clamped(&p.repelling);
+  if (is_conservative) {
+    const double cutoff = 1.3, share[] = {0.4, 0.7, 0.93, 0.97, 1.01};
+    p.repelled = open_on(&p.repelling, _i % n_backends());
+    const double near = strcmp(mlff_model_info(p.repelled)->precision, "fp64") ? 3e-5 : 1e-10;
+    for (int k = 0; k < 5; k++) {
+      const double r = share[k] * cutoff, t = fmin((1 - share[k]) / 0.1, 1.0);
+      const double seen = t > 0 ? cutoff * (1 - 0.1 * (t - t * t * t + 0.5 * t * t * t * t)) : r;
+      const double by = t > 0 ? (1 - t) * (1 - t) * (1 + 2 * t) : 1.0;
+      double slope, force, expected;
+      const double v = plain_repulsion(1, 8, cutoff, r, &slope);
+      const double e = pair_energy(p.repelled, r, &force), network = pair_energy(p.without, seen, &expected);
+      near_one(e, network + v, near * (1 + v + fabs(network)));
+      near_one(force, by * expected - slope, near * (1 + fabs(slope) + fabs(expected)));
+    }
+  } else if (p.without) {
+    mlff_options options = {.skip_self_test = 1};
+    mlff_model *model = NULL;
+    mlff_error error = {.code = MLFF_OK};
+    test_fails(test_model_try(&p.repelling, &options, &model, &error), error, MLFF_E_UNSUPPORTED,
+               "requires forces that are derivatives of the energy");
+  }
+  close_pair(&p);
+}
+END_TEST
+
 START_TEST(people_are_told)
 {
   test_model file = make_kind(0);
@@ -259,6 +317,23 @@ START_TEST(people_are_told)
 }
 END_TEST
 
+/* The cutoffs take the place of unknown distances of the training. */
+START_TEST(cutoffs_are_distances_of_the_domain)
+{
+  test_model file = make_kind(0);
+  test_model_repel_clamped(&file);
+  mlff_model *model = test_model_open(&file, "fp64");
+  const mlff_info *info = mlff_model_info(model);
+  char missing[200];
+  ck_assert_int_eq(info->distances_are_cutoffs, 1);
+  near_all(info->distances, ((double[]){1.5, 1.6, 1.3, 1.6, 1.7, 1.8, 1.3, 1.8, 1.9}), 9, 1e-12, 0);
+  mlff_domain_text(info, missing, sizeof missing);
+  ck_assert_msg(strstr(missing, "pairs") != NULL, "%s", missing);
+  mlff_model_close(model);
+  test_model_free(&file);
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
   Suite *suite = suite_create("repulsion");
@@ -268,7 +343,9 @@ static Suite *make_suite(void)
   tcase_add_loop_test(tcase, without_a_close_pair_nothing_changes, 0, n_kinds() * n_backends());
   tcase_add_loop_test(tcase, foreign_atoms_are_left_alone, 0, n_kinds() * n_backends());
   tcase_add_loop_test(tcase, the_smallest_distance_stays_an_error, 0, n_kinds());
+  tcase_add_loop_test(tcase, networks_get_clamped_distances, 0, n_kinds() * n_backends());
   tcase_add_test(tcase, people_are_told);
+  tcase_add_test(tcase, cutoffs_are_distances_of_the_domain);
   suite_add_tcase(suite, tcase);
   return suite;
 }

@@ -193,6 +193,90 @@ START_TEST(it_is_added)
 }
 END_TEST
 
+/* ---- clamped distances ------------------------------------------------------------------------------------------- */
+
+/* Length that a network gets: r at the cutoff and beyond, 0.95 of the cutoff below 0.9 of it. */
+static double plain_clamp(double r, double cutoff)
+{
+  const double t = fmin((1 - r / cutoff) / 0.1, 1.0);
+  return r < cutoff ? cutoff * (1 - 0.1 * (t - pow(t, 3) + 0.5 * pow(t, 4))) : r;
+}
+
+/* dE/dv of E(v'), E = g v', by differences. */
+static double plain_unclamped(const double v[4], const double g[4], double cutoff, int axis)
+{
+  static const double factor[4] = {1, -8, 8, -1}, at[4] = {-2, -1, 1, 2};
+  const double h = 1e-4;
+  double slope = 0;
+  for (int k = 0; k < 4; k++) {
+    double x[3] = {v[0], v[1], v[2]};
+    x[axis] += at[k] * h;
+    const double r = sqrt(x[0] * x[0] + x[1] * x[1] + x[2] * x[2]), scale = plain_clamp(r, cutoff) / r;
+    slope += factor[k] * scale * (g[0] * x[0] + g[1] * x[1] + g[2] * x[2]) / (12 * h);
+  }
+  return slope;
+}
+
+/* The lengths of close edges; afterwards all vectors as they were, and gradients by them. Cutoffs: some edges are below
+ * 0.9 of theirs, some between, and one pair of elements has none. */
+START_TEST(distances_are_clamped)
+{
+  mlff_backend *backend = open_backend(_i);
+  if (!backend) return;
+  const cutoffs c = {{1.8, 1.6, 1.5, 0, 2.4, 2.9}};
+  mlff_error error = {0};
+  mlff_system *system = make_system(2);
+  const mlff_graph *g = mlff_system_graph(system);
+  mlff_repulsion table = make_table(backend, &c);
+  mlff_edges edges = {.repulsion = &table};
+  test_ok(backend->ops->edges(backend, g, 4.2, &edges, &error), error);
+  const int64_t n = 4 * edges.n_edges;
+  double *start = calloc((size_t) n, sizeof *start), *unused = calloc((size_t) g->n_local, sizeof *unused);
+  double(*zbl)[4] = calloc((size_t) edges.n_edges, sizeof *zbl);
+  test_rng rng = {5};
+  for (int64_t k = 0; k < n; k++) start[k] = test_normal(&rng);
+  plain_terms(g, &c, 4.2, unused, zbl);
+  mlff_buf kept = zeros(backend, n), grad = reals_to_backend(backend, start, n);
+  double *before = reals_from_backend(backend, edges.vec.data, n);
+  backend->ops->clamp(backend, &(mlff_clamp_args){.edges = &edges, .vec = kept.data});
+  double *clamped = reals_from_backend(backend, edges.vec.data, n), *copy = reals_from_backend(backend, kept.data, n);
+  backend->ops->repulsion(backend, &(mlff_repulsion_args){.edges = &edges, .vec = kept.data, .grad = grad.data});
+  double *after = reals_from_backend(backend, edges.vec.data, n), *own = reals_from_backend(backend, grad.data, n);
+  int n_of[3] = {0, 0, 0};
+  int64_t e = 0;
+  for (int32_t i = 0; i < g->n_local; i++) {
+    for (int64_t p = g->row[i]; p < g->row[i + 1]; p++) {
+      const int s = g->species[i], t = g->species[g->nbr[p]];
+      double d[4] = {0, 0, 0, 0};
+      for (int k = 0; k < 3; k++) d[k] = g->pos[g->nbr[p]][k] - g->pos[i][k];
+      d[3] = sqrt(d[0] * d[0] + d[1] * d[1] + d[2] * d[2]);
+      if (!(d[3] < 4.2) || s < 0 || t < 0) continue;
+      const double cutoff = cutoff_of(&c, s, t), near = 20 * rounding(backend);
+      n_of[!(d[3] < cutoff) ? 2 : d[3] > 0.9 * cutoff]++;
+      for (int k = 0; k < 4; k++) {
+        near_one(clamped[4 * e + k], d[k] * plain_clamp(d[3], cutoff) / d[3], near);
+        near_one(copy[4 * e + k], before[4 * e + k], 0.0);
+        near_one(after[4 * e + k], before[4 * e + k], 0.0);
+      }
+      for (int k = 0; k < 3; k++) {
+        const double expected = d[3] < cutoff ? plain_unclamped(d, start + 4 * e, cutoff, k) : start[4 * e + k];
+        near_one(own[4 * e + k], expected + zbl[e][k], 3 * near * (1 + fabs(zbl[e][k])) + 1e-10);
+      }
+      e++;
+    }
+  }
+  ck_assert_int_eq(e, edges.n_edges);
+  ck_assert_msg(n_of[0] > 2 && n_of[1] > 2 && n_of[2] > 2, "%d, %d, %d", n_of[0], n_of[1], n_of[2]);
+  void *owned[] = {start, unused, zbl, before, clamped, copy, after, own};
+  for (int k = 0; k < 8; k++) free(owned[k]);
+  mlff_buf *const bufs[] = {&kept, &grad, &table.pairs};
+  for (int k = 0; k < 3; k++) mlff_buf_release(backend, bufs[k]);
+  release_edges(backend, &edges);
+  mlff_system_free(system);
+  mlff_backend_close(backend);
+}
+END_TEST
+
 /* ---- two atoms --------------------------------------------------------------------------------------------------- */
 
 /* V(r) and dV/dr of an O-O pair by the ops. */
@@ -295,6 +379,7 @@ START_TEST(no_atoms)
   mlff_error error = {0};
   test_ok(backend->ops->edges(backend, &empty, 4.0, &edges, &error), error);
   ck_assert_int_eq(edges.is_close, 0);
+  backend->ops->clamp(backend, &(mlff_clamp_args){.edges = &edges});
   backend->ops->repulsion(backend, &(mlff_repulsion_args){.edges = &edges});
   release_edges(backend, &edges);
   mlff_buf_release(backend, &table.pairs);
@@ -308,6 +393,7 @@ static Suite *make_suite(void)
   TCase *tcase = tcase_create("all");
   tcase_add_loop_test(tcase, edges_say_when_it_is_needed, 0, n_backends());
   tcase_add_loop_test(tcase, it_is_added, 0, n_backends());
+  tcase_add_loop_test(tcase, distances_are_clamped, 0, n_backends());
   tcase_add_loop_test(tcase, slopes_are_derivatives, 0, n_backends());
   tcase_add_loop_test(tcase, it_ends_with_two_continuous_derivatives, 0, n_backends());
   tcase_add_loop_test(tcase, no_atoms, 0, n_backends());

@@ -128,8 +128,8 @@ def test_writers_write_it(tmp_path):
 
 @pytest.mark.parametrize("path", SHIPPED, ids=ids)
 def test_all_is_touched(path):
-    """Every element in the network with energies of its atoms, every pair within its repulsion, and the numbers are
-    those of the reference."""
+    """Every element in the network with energies of its atoms, every pair within its repulsion (kind clamped: every
+    element), and the numbers are those of the reference."""
     model = modelfile.read(str(path))
     head = model[0]
     covered = [s for s in head["self_test"]["structures"] if coverage.is_coverage(s)]
@@ -144,7 +144,11 @@ def test_all_is_touched(path):
             pair, r = frozenset(elements[k : k + 2]), np.linalg.norm(x[k + 1] - x[k])
             if r < cutoffs.get(pair, 0.0):
                 repelled.add(pair)
-    assert seen == set(head["elements"]) and repelled == set(cutoffs)
+    assert seen == set(head["elements"])
+    if head.get("repulsion", {}).get("kind") == "clamped":
+        assert set().union(*repelled) == seen
+    else:
+        assert repelled == set(cutoffs)
     s = {**covered[-1], "cell": None}
     helpers.assert_near(reference.atom_energies(model, s), s["atom_energies"], 1e-9, "energies of atoms")
     helpers.assert_near(sum(s["atom_energies"]), s["energy"], 1e-8, "their sum")
@@ -161,8 +165,10 @@ def fails_its_test(path, tmp_path, change, **options):
 
 @pytest.mark.parametrize("path", REPELLED, ids=ids)
 def test_repulsion_is_tested(path, tmp_path):
-    assert len(REPELLED) == 6
+    assert len(REPELLED) == 9
     fails_its_test(path, tmp_path, lambda t: re.sub(r"repulsion:\n(  .*\n)+", "", t))
+    if "kind: clamped" in path.read_text():
+        return fails_its_test(path, tmp_path, lambda t: re.sub(r"(radii: \{(?s:.)*?Pu: )1.08\}", r"\g<1>1.4}", t))
     pair, reach = re.search(r"cutoffs: \{.*?([A-Z][a-z]?-[A-Z][a-z]?): ([0-9.]+)\}", path.read_text()).groups()
     longer = f"{pair}: {min(1.5 * float(reach), 4.0):.3f}"
     fails_its_test(path, tmp_path, lambda t: t.replace(f"{pair}: {reach}}}", longer + "}", 1))
@@ -222,7 +228,7 @@ def test_elements_of_a_run_are_tested():
     arguments = (b"m", f.yaml, f.yaml_size, f.weights, f.weights_size, options, handle, model._error)
     assert not model._library.mlff_model_open_memory(*arguments), model._error.text
     info = model._library.mlff_model_info(handle).contents
-    assert (info.n_self_tests, info.n_self_tests_passed) == (50, 6)
+    assert (info.n_self_tests, info.n_self_tests_passed) == (95, 7)
     model._library.mlff_model_close(handle)
 
 

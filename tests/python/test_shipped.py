@@ -208,7 +208,7 @@ class Universal(unittest.TestCase):
         head, _ = modelfile.read(UNIVERSAL)
         self.assertEqual(head["domain"]["elements"], head["elements"])
         self.assertEqual(len(head["elements"]), 89)
-        self.assertEqual(head["domain"]["min_distance"], 0.6)
+        self.assertEqual(head["domain"]["min_distance"], 0.3)
         self.assertNotIn("temperature", head["domain"])
 
     @unittest.skipUnless(helpers.HAS_PUBLISHED, helpers.NO_PUBLISHED)

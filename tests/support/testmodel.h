@@ -93,6 +93,8 @@ test_model test_model_mace(test_model_options options);
 test_model test_model_tensornet(test_model_options options);
 /* Adds a `repulsion` of kind mace for H, C and O. */
 void test_model_repel_mace(test_model *model);
+/* The same of kind clamped. Cutoffs: H-H 1.5, H-C 1.6, C-C 1.7, C-O 1.8, O-O 1.9, H-O 1.3 A. */
+void test_model_repel_clamped(test_model *model);
 /* A smaller one, which is fast on the simulated GPU too; atoms of water have more neighbors in its cutoff than it
  * keeps. */
 test_model test_model_small_orb(test_model_options options);

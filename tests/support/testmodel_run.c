@@ -50,6 +50,12 @@ void test_model_repel_mace(test_model *model)
                   "radii: {H: 0.6, C: 0.7, O: 0.8}}\nprovenance:");
 }
 
+void test_model_repel_clamped(test_model *model)
+{
+  test_model_edit(model, "\nprovenance:",
+                  "\nrepulsion: {kind: clamped, radii: {H: 0.75, C: 0.85, O: 0.95}, cutoffs: {H-O: 1.3}}\nprovenance:");
+}
+
 void test_model_set_weights(test_model *model, const void *weights, size_t size)
 {
   char hex[65];

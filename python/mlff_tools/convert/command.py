@@ -18,6 +18,8 @@
   mlff convert tensornet FOLDER      -o NAME    a network of matgl: model.json and state.pt
   mlff convert tensornet tensornet.yaml -o NAME a description with safetensors weights
 
+  mlff convert nequip|mace|tensornet ... --repulsion    adds a repulsion below bond lengths (docs/model_file.md)
+
 Writes NAME.yaml and NAME.safetensors, or nothing. Whatever an option of the source asks for that the engine does not
 have is refused by name.
 """
@@ -33,7 +35,7 @@ import numpy as np
 from ..command_line import above_zero, one_line
 from ..model import modelfile, selftest
 from ..model.modelfile import ModelError
-from . import checkpoints, fennol, neurochem
+from . import checkpoints, fennol, neurochem, short_range
 from . import mace as convert_mace
 from . import nequip as convert_nequip
 from . import orb as convert_orb
@@ -342,6 +344,24 @@ def _described(path):
         raise ModelError(f"{path}: is not a complete description: {what}") from e
 
 
+def add_repulsion(args, head):
+    """Adds the block of --repulsion to the head, if it is asked for; returns the note for the provenance."""
+    frames = getattr(args, "repulsion", None)
+    if frames is None:
+        return ""
+    head["repulsion"] = short_range.block(head, frames)
+    return f", --repulsion {os.path.basename(frames)}".rstrip()
+
+
+def nearest_distance(args, head):
+    """domain.min_distance of the options."""
+    repelled = getattr(args, "repulsion", None) is not None
+    distance = args.min_distance or (short_range.MIN_DISTANCE if repelled else KINDS[args.kind].min_distance)
+    if repelled:
+        short_range.check_distance(head, distance)
+    return distance
+
+
 def convert(args):
     """Converts the source of the command line. Returns (yaml path, complete head)."""
     path = args.source
@@ -353,6 +373,7 @@ def convert(args):
         raise ModelError(f"{path}: is a folder; a file is expected")
     with _described(path):
         source, head, out, trained, extra = KINDS[args.kind].read(args)
+    extra += add_repulsion(args, head)
     path = path or source["source"]
     name, random = re.sub(r"\.(yaml|safetensors)$", "", args.output), source.get("random")
     head.update(
@@ -362,7 +383,7 @@ def convert(args):
         provenance=_provenance(source, path, head["architecture"], head["units"]["energy"], extra),
         domain={
             "elements": list(trained),
-            "min_distance": args.min_distance,
+            "min_distance": nearest_distance(args, head),
             "description": "none: random weights" if random else "as the source: see the citation",
         },
         accuracy={"description": "none: random weights" if random else "as published: see the citation"},
@@ -387,10 +408,19 @@ def add_common(p, kind):
     p.add_argument(
         "--min-distance",
         type=above_zero,
-        default=kind.min_distance,
         metavar="A",
-        help="atoms closer than this are an error at run time (default: %(default)s A)",
+        help=f"atoms closer than this are an error at run time (default: {kind.min_distance} A"
+        + (f", with --repulsion {short_range.MIN_DISTANCE} A)" if kind.may_repel else ")"),
     )
+    if kind.may_repel:
+        p.add_argument(
+            "--repulsion",
+            nargs="?",
+            const="",
+            metavar="XYZ",
+            help="add a short-range repulsion, which ends below bond lengths and below the shortest distances in the "
+            "frames of XYZ",
+        )
     p.add_argument("--no-self-test", action="store_true", help="write no self-test structures")
     p.add_argument("--structures", nargs="+", default=[], metavar="XYZ", help="self-test structures of your own")
     p.add_argument(
@@ -473,6 +503,7 @@ class Kind(typing.NamedTuple):
     add_arguments: typing.Callable = None
     source_needed: bool = True
     min_distance: float = 0.5
+    may_repel: bool = False
 
 
 KINDS = {
@@ -489,15 +520,20 @@ KINDS = {
         "Nequix (.nqx), SevenNet (.pth), nequip (.ckpt, .nequip.zip), or a description",
         _read_nequip,
         min_distance=convert_nequip.MIN_DISTANCE,
+        may_repel=True,
     ),
     "mace": Kind(
         "MACE: a .model file of mace-torch, or a description",
         _read_mace,
         convert_mace.add_arguments,
         min_distance=convert_mace.MIN_DISTANCE,
+        may_repel=True,
     ),
     "tensornet": Kind(
-        "TensorNet: a folder of matgl, or a description", _read_tensornet, min_distance=convert_tensornet.MIN_DISTANCE
+        "TensorNet: a folder of matgl, or a description",
+        _read_tensornet,
+        min_distance=convert_tensornet.MIN_DISTANCE,
+        may_repel=True,
     ),
 }
 

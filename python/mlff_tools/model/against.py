@@ -324,22 +324,25 @@ def differences(structure, a, b):
 
 
 class _WithRepulsion:
-    """A package's network, and the repulsion of the model file by numpy, which the package does not have."""
+    """A package's network, and the repulsion of the model file by numpy, which the package does not have. Packages have no
+    clamped distances either, so that kind clamped is compared without close pairs only."""
 
     def __init__(self, original, head):
         self.original, self.head = original, head
 
     def evaluate(self, s):
+        if self.head["repulsion"]["kind"] == "clamped" and reference.is_repelled(self.head, s):
+            raise Unsupported(f"structure '{s['name']}' has atoms within a repulsion of kind clamped")
         return reference.with_repulsion(self.head, s, self.original.evaluate(s))
 
 
 def build(package, head, tensors):
     """The package's own network with the weights of a model file; Unsupported when it cannot have it."""
     kind = head.get("repulsion", {}).get("kind")
-    if kind not in (None, "zbl", OWN_REPULSION.get(package)):
+    if kind not in (None, "zbl", "clamped", OWN_REPULSION.get(package)):
         raise Unsupported(f"the file has a repulsion of kind {kind}, which {package} does not compute")
     original = PACKAGES[package](head, tensors)
-    return _WithRepulsion(original, head) if kind == "zbl" else original
+    return _WithRepulsion(original, head) if kind in ("zbl", "clamped") else original
 
 
 def within(found, limits):

@@ -71,14 +71,22 @@ def _pairs(elements):
     return [(a, elements[(k + 1) % len(elements)]) for k, a in enumerate(elements) if k % 2 == 0]
 
 
+def _repelled(head, trained):
+    """(element, element, cutoff) of the pairs with a dimer within it. The kinds mace and nequip are a part of the
+    network, at its pairs."""
+    kind, cutoffs = head.get("repulsion", {}).get("kind"), repulsion_cutoffs(head)
+    if kind == "clamped":
+        return [(a, b, cutoffs[(a, b) if (a, b) in cutoffs else (b, a)]) for a, b in _pairs(trained)]
+    return [(a, b, reach) for (a, b), reach in sorted(cutoffs.items())] if kind == "zbl" else []
+
+
 def _dimers(model):
     """(element, element, distance) of all dimers."""
     head = model[0]
     trained = [e for e in head["elements"] if e in head["domain"]["elements"]]
     nearest = 1.02 * head["domain"]["min_distance"]
     wanted = [(a, b, _network_distances(head, a, b), False) for a, b in _pairs(trained)]
-    listed = head.get("repulsion", {}).get("kind") == "zbl"  # the others are a part of the network, at the same pairs
-    for (a, b), reach in sorted(repulsion_cutoffs(head).items()) if listed else ():
+    for a, b, reach in _repelled(head, trained):
         inside = [max(share * reach, nearest) for share in INSIDE]
         wanted.append((a, b, [r for r in inside if r < reach], True))
     rounding = _Rounding(model)

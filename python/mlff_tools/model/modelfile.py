@@ -324,25 +324,43 @@ def tensornet_shapes(head):
     return shapes
 
 
-def _mace_cutoffs(block, elements):
-    """Sums of the radii of a `repulsion` of kind mace."""
-    expected = {"kind", "p", "exponent", "prefactor", "scale", "radii"}
+def _sums_of_radii(block, elements, expected):
+    """Cutoffs of a `repulsion` of kind mace or clamped, whose keys are `expected`."""
     if set(block) != expected:
-        raise ModelError(f"repulsion has the keys {sorted(block)}: kind mace has {sorted(expected)}")
+        raise ModelError(f"repulsion has the keys {sorted(block)}: kind {block['kind']} has {sorted(expected)}")
     radii = block["radii"]
-    if set(radii) != set(elements):
+    if not isinstance(radii, dict) or set(radii) != set(elements):
         raise ModelError(f"repulsion.radii has {sorted(radii)}, elements are {elements}")
+    for e, r in radii.items():
+        if isinstance(r, bool) or not isinstance(r, (int, float)) or not 0.01 <= r <= 10:
+            raise ModelError(f"repulsion.radii.{e} is {r!r}: must be from 0.01 to 10 A")
     return {(a, b): float(radii[a] + radii[b]) for k, a in enumerate(elements) for b in elements[k:]}
+
+
+def _clamped_cutoffs(block, head):
+    """Sums of the radii of a `repulsion` of kind clamped, or its own distances of pairs."""
+    found = _sums_of_radii(block, head["elements"], {"kind", "radii"} | (set(block) & {"cutoffs"}))
+    for (a, b), cutoff in _listed_cutoffs(block["cutoffs"], head).items() if "cutoffs" in block else ():
+        found[(a, b) if (a, b) in found else (b, a)] = cutoff
+    pair = max(found, key=found.get)
+    if found[pair] > head["cutoff"]:
+        raise ModelError(
+            f"repulsion has radii of {pair[0]} and {pair[1]} that add up to {found[pair]:g} A: must be up to the "
+            f"model's cutoff, {head['cutoff']} A"
+        )
+    return found
 
 
 def repulsion_cutoffs(head):
     """The optional block `repulsion` as {(element, element): cutoff in A}, empty without it; ModelError when it is
     wrong."""
-    block, elements, found = head.get("repulsion"), head["elements"], {}
+    block, elements = head.get("repulsion"), head["elements"]
     if block is None:
-        return found
+        return {}
     if isinstance(block, dict) and block.get("kind") == "mace":
-        return _mace_cutoffs(block, elements)
+        return _sums_of_radii(block, elements, {"kind", "p", "exponent", "prefactor", "scale", "radii"})
+    if isinstance(block, dict) and block.get("kind") == "clamped":
+        return _clamped_cutoffs(block, head)
     if isinstance(block, dict) and block.get("kind") == "nequip":
         if set(block) != {"kind", "p"}:
             raise ModelError(f"repulsion has the keys {sorted(block)}: kind nequip has ['kind', 'p']")
@@ -350,10 +368,16 @@ def repulsion_cutoffs(head):
     if not isinstance(block, dict) or set(block) != {"kind", "cutoffs"} or not isinstance(block["cutoffs"], dict):
         raise ModelError(f"repulsion is {block!r}: must be {{kind: zbl, cutoffs: {{H-O: 0.85, ...}}}}")
     if block["kind"] != "zbl":
-        raise ModelError(f"repulsion.kind is '{block['kind']}': zbl, mace and nequip are possible")
+        raise ModelError(f"repulsion.kind is '{block['kind']}': zbl, clamped, mace and nequip are possible")
     if not block["cutoffs"]:
         raise ModelError("repulsion.cutoffs has no pair: leave the block repulsion out")
-    for name, cutoff in block["cutoffs"].items():
+    return _listed_cutoffs(block["cutoffs"], head)
+
+
+def _listed_cutoffs(cutoffs, head):
+    """{(element, element): cutoff in A} of a mapping {H-O: 0.85, ...}."""
+    elements, found = head["elements"], {}
+    for name, cutoff in cutoffs.items():
         where, pair = f"repulsion.cutoffs.{name}", tuple(str(name).split("-"))
         if len(pair) != 2:
             raise ModelError(f"{where}: must be named by two elements, such as H-O")

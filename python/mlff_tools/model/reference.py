@@ -289,7 +289,9 @@ def _network(head, tensors, species, structure):
     if head["architecture"] in DIRECT:
         return DIRECT[head["architecture"]](head, tensors, species, positions, cell)
     i, j, vectors = neighbours(positions, cell, head["cutoff"])
-    energies, gradient = CONSERVATIVE[head["architecture"]](head, tensors, species, i, j, vectors)
+    seen, own = repulsion.clamped(head, species, i, j, vectors)
+    energies, gradient = CONSERVATIVE[head["architecture"]](head, tensors, species, i, j, seen)
+    gradient = own(gradient)
     return energies.sum(), *_forces_and_virial(len(species), i, j, vectors, gradient)
 
 
@@ -300,8 +302,9 @@ def atom_energies(model, structure):
     index = {e: k for k, e in enumerate(head["elements"])}
     species = np.array([index[e] for e in structure["elements"]])
     positions, cell = structure["positions"], structure["cell"]
-    pairs = neighbours(positions, cell, head["cutoff"])
-    energies = CONSERVATIVE[head["architecture"]](head, tensors, species, *pairs)[0]
+    i, j, vectors = neighbours(positions, cell, head["cutoff"])
+    seen, _ = repulsion.clamped(head, species, i, j, vectors)
+    energies = CONSERVATIVE[head["architecture"]](head, tensors, species, i, j, seen)[0]
     energies = (energies + [head["energy_offsets"][e] for e in structure["elements"]]) * head["units"]["energy_in_eV"]
     if "repulsion" in head:
         i, j, vectors = neighbours(positions, cell, min(repulsion.reach(head), head["cutoff"]))
@@ -323,6 +326,14 @@ def evaluate(model, structure):
     energy, forces, virial = _network(head, tensors, species, structure)
     results = (energy + offsets) * scale, forces * scale, virial * scale
     return with_repulsion(head, structure, results) if "repulsion" in head else results
+
+
+def is_repelled(head, structure):
+    """Whether two atoms of the structure are within the repulsion of their elements."""
+    index = {e: k for k, e in enumerate(head["elements"])}
+    species = np.array([index[e] for e in structure["elements"]])
+    edges = neighbours(structure["positions"], structure["cell"], min(repulsion.reach(head), head["cutoff"]))
+    return bool(repulsion.evaluate(head, species, *edges)[1].any())
 
 
 def with_repulsion(head, structure, results):

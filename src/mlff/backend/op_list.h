@@ -66,6 +66,7 @@ OP(atoms_end, void, (mlff_backend * backend), (backend), NONE, RUNS, FUSED)
 OP(edges, mlff_status,
    (mlff_backend * backend, const mlff_graph *graph, double cutoff, mlff_edges *edges, mlff_error *error),
    (backend, graph, cutoff, edges, error), EDGES, RESERVES, BOTH)
+OP_SIMPLE(clamp, mlff_clamp_args, EDGES)
 OP_SIMPLE(repulsion, mlff_repulsion_args, FORCES)
 OP(forces, mlff_status, (mlff_backend * backend, const mlff_forces_args *args, mlff_error *error),
    (backend, args, error), FORCES, SKIPPED, BOTH)

@@ -95,6 +95,7 @@ typedef struct mlff_repulsion {
   int n_species;
   int is_always;  /* part of the network: added in every step, not only if edges->is_close */
   int is_mace;    /* of mlff_zbl */
+  int is_clamped; /* the network gets clamped distances */
   double reach;   /* A, the largest cutoff of a pair                         */
   double power;   /* of mlff_zbl */
   mlff_buf pairs; /* mlff_repulsion_pair [n_species][n_species], symmetric   */
@@ -125,13 +126,22 @@ typedef struct mlff_edges {
 
 /* ---- repulsion.c ------------------------------------------------------------------------------------------------ */
 
+/* Copies edges->vec to vec, real [n_edges][4], and clamps the lengths of edges below the cutoff of the repulsion of
+ * their elements (mlff_clamp). */
+typedef struct mlff_clamp_args {
+  mlff_edges *edges;
+  void *vec;
+} mlff_clamp_args;
+
 /* Adds edges->repulsion to the outputs of a network, half of a pair's energy to each atom. Called only if
  * edges->is_close or repulsion->is_always.
+ *   vec            that of mlff_clamp_args, or NULL: makes grad that of these vectors, and restores edges->vec
  *   grad           real [n_edges][4] += dE/d(x_j - x_i); fourth element untouched
  *   node_energy    real [n_local] +=, or NULL
  *   member_energy  real [n_members][n_local] +=, or NULL */
 typedef struct mlff_repulsion_args {
   const mlff_edges *edges;
+  const void *vec;
   void *grad, *node_energy, *member_energy;
   int n_members;
 } mlff_repulsion_args;

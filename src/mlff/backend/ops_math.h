@@ -147,6 +147,25 @@ MLFF_MATH double mlff_zbl(int is_mace, double power, double r, double cutoff, do
   return v * phi * s;
 }
 
+/* Length of an edge for the network, of a pair r < cutoff apart: cutoff (1 - w (t - t^3 + t^4/2)) with w = 0.1 and
+ * t = min(1, (1 - r/cutoff)/w). It is r at the cutoff, with two continuous derivatives, and 0.95 cutoff from
+ * 0.9 cutoff on. *slope: its derivative by r. */
+MLFF_MATH double mlff_clamp(double r, double cutoff, double *slope)
+{
+  const double w = 0.1, far = (1.0 - r / cutoff) / w, t = far < 1.0 ? far : 1.0;
+  *slope = (1.0 - t) * (1.0 - t) * (1.0 + 2.0 * t);
+  return cutoff * (1.0 - w * t * (1.0 + t * t * (0.5 * t - 1.0)));
+}
+
+/* dE/dv from g = dE/dv' of the clamped vector v' = v clamped/r */
+MLFF_MATH void mlff_clamp_gradient(double r, double cutoff, const double v[3], double g[3])
+{
+  double slope;
+  const double scale = mlff_clamp(r, cutoff, &slope) / r;
+  const double radial = (slope - scale) * (v[0] * g[0] + v[1] * g[1] + v[2] * g[2]) / (r * r);
+  for (int c = 0; c < 3; c++) g[c] = scale * g[c] + radial * v[c];
+}
+
 /* ---- forces: signs and component order, in double ---- */
 
 /* w = -scale d g^T of one edge, d = x_j - x_i, g = dE/dd; order xx yy zz xy xz yz yx zx zy */

@@ -30,6 +30,7 @@ static size_t bytes_missing(mlff_model *m, const mlff_graph *graph, const mlff_h
     (void) m->arch->reserve(m->net, &in, &ignored);
   else
     (void) m->arch->evaluate(m->net, &in, &out, &ignored);
+  (void) mlff_repulsion_clamp(m, &ignored);
   (void) mlff_repulsion_add(m, &out, &ignored);
   (void) backend->ops->forces(backend,
                               &(mlff_forces_args){.edges = &m->edges,

@@ -40,6 +40,7 @@ mlff_status mlff_members_evaluate(mlff_model *model, const mlff_graph *graph, ml
     const mlff_arch_inputs in = {.graph = graph, .edges = &model->edges, .single = 1, .member = k};
     mlff_arch_outputs out = {.node_energy = NULL};
     mlff_result of_member = {.forces = result->member_forces + (int64_t) k * graph->n_nodes};
+    MLFF_TRY(mlff_repulsion_clamp(model, error));
     MLFF_TRY(model->arch->evaluate(model->net, &in, &out, error));
     MLFF_TRY(mlff_repulsion_add(model, &out, error));
     const mlff_forces_args args = {.edges = &model->edges,

@@ -159,7 +159,10 @@ static void fill_info(mlff_model *m)
                         .reverse_width = reverse_width,
                         .temperature = h->temperature,
                         .density = h->density,
-                        .distances = h->distances,
+                        .distances = h->distances              ? h->distances
+                                     : h->repulsion_is_clamped ? h->repulsion
+                                                               : NULL,
+                        .distances_are_cutoffs = !h->distances && h->repulsion_is_clamped,
                         .pressure = h->pressure,
                         .triples = h->triples,
                         .max_force = h->max_force,

@@ -59,6 +59,7 @@ struct mlff_model {
   mlff_edges edges;
   mlff_repulsion repulsion;                  /* edges.repulsion, unless that is NULL */
   mlff_buf repulsion_grad, repulsion_energy; /* of direct models: [n_edges][4], [n_local] */
+  mlff_buf repulsion_vec;                    /* of kind clamped: [n_edges][4] */
   mlff_host_view host_view;
   uint64_t checked_list_id; /* list whose species were checked */
   double offsets;           /* sum over its owned atoms, in units of the model */
@@ -100,9 +101,11 @@ mlff_status mlff_step_downloads(mlff_model *model, const mlff_graph *graph, cons
                                 mlff_result *result, mlff_error *error);
 mlff_status mlff_step_check_distance(const mlff_model *model, const mlff_graph *graph, mlff_error *error);
 
-/* repulsion.c: makes the table; adds the repulsion of close atoms to the outputs of the network. Direct models then
- * have gradients and energies, those of the repulsion alone, in addition. */
+/* repulsion.c: makes the table; before an evaluation of the network, clamps its distances (kind clamped); after it,
+ * adds the repulsion of close atoms to the outputs and restores the distances. Direct models then have gradients and
+ * energies, those of the repulsion alone, in addition. */
 mlff_status mlff_repulsion_open(mlff_model *model, mlff_error *error);
+mlff_status mlff_repulsion_clamp(mlff_model *model, mlff_error *error);
 mlff_status mlff_repulsion_add(mlff_model *model, mlff_arch_outputs *out, mlff_error *error);
 void mlff_repulsion_close(mlff_model *model);
 

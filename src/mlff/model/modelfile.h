@@ -41,8 +41,9 @@ typedef struct mlff_modelfile_head {
   const double *triples;     /* [n_elements][n_elements][n_elements] A, center first, 0 likewise */
   double max_force;          /* eV/A, 0 without the key */
 
-  /* [n_elements][n_elements] repulsion.cutoffs in A, 0 for none. NULL without the block repulsion. */
+  /* [n_elements][n_elements] cutoffs of the repulsion in A, 0 for none. NULL without the block repulsion. */
   const double *repulsion;
+  int repulsion_is_clamped; /* kind clamped */
   /* repulsion.p (0: kind zbl); exponent, prefactor and scale of kind mace (exponent 0: another kind). */
   double repulsion_power, repulsion_exponent, repulsion_prefactor, repulsion_scale;
 } mlff_modelfile_head;

@@ -95,6 +95,8 @@ void mlff_model_print(const mlff_model *model, FILE *out)
     fprintf(out, "repulsion      zbl below the cutoff\n");
   else if (model->head->repulsion_power > 0)
     fprintf(out, "repulsion      zbl with the constants of MACE, below sums of covalent radii\n");
+  else if (model->head->repulsion_is_clamped)
+    fprintf(out, "repulsion      zbl below sums of radii, with clamped distances for the network\n");
   else
     print_pairs(model, "repulsion      zbl, below", model->head->repulsion, out);
   fprintf(out, "parameters     %lld", (long long) i->n_parameters);

@@ -3,6 +3,7 @@
  * It is a pair potential. Its gradients and energies are added to those of the network, edge by edge, before forces,
  * virials and energies of atoms and members are computed from them. The op `edges` finds out whether a pair is close
  * enough; other steps skip the repulsion. Kinds mace and nequip are parts of trained models, and added in every step.
+ * Kind clamped also replaces the distances of close pairs that the network gets.
  */
 #include "model_impl.h"
 
@@ -18,18 +19,14 @@ static const double mace_coulomb = 14.3996, mace_screening = 0.529;
 
 /* ---- the block -------------------------------------------------------------------------------------------------- */
 
-/* The cutoff of a pair is the sum of the radii of its elements. */
-static mlff_status read_mace(mlff_modelfile *f, const mlff_yaml *block, mlff_error *error)
+/* The cutoff of a pair is the sum of the radii of its elements, A. */
+static mlff_status read_radii(mlff_modelfile *f, const mlff_yaml *block, double **table, mlff_error *error)
 {
-  mlff_modelfile_head *h = &f->head;
+  const mlff_modelfile_head *h = &f->head;
   const mlff_yaml *radii = NULL;
   const int n = h->n_elements;
   double *cutoffs = mlff_arena_alloc(f->arena, (size_t) n * (size_t) n, sizeof *cutoffs);
   if (!cutoffs) return mlff_fail(error, MLFF_E_NOMEM, "%s: out of memory", f->path);
-  MLFF_TRY(mlff_yaml_double(f, block, "p", 2.0, 64.0, &h->repulsion_power, error));
-  MLFF_TRY(mlff_yaml_double(f, block, "exponent", 0.01, 1.0, &h->repulsion_exponent, error));
-  MLFF_TRY(mlff_yaml_double(f, block, "prefactor", 0.01, 10.0, &h->repulsion_prefactor, error));
-  MLFF_TRY(mlff_yaml_double(f, block, "scale", 0.0, 1e6, &h->repulsion_scale, error));
   MLFF_TRY(mlff_yaml_map(f, block, "radii", &radii, error));
   for (int s = 0; s < n; s++) {
     double radius = 0;
@@ -39,7 +36,45 @@ static mlff_status read_mace(mlff_modelfile *f, const mlff_yaml *block, mlff_err
       cutoffs[t * n + s] += radius;
     }
   }
+  *table = cutoffs;
+  return MLFF_OK;
+}
+
+static mlff_status read_mace(mlff_modelfile *f, const mlff_yaml *block, mlff_error *error)
+{
+  mlff_modelfile_head *h = &f->head;
+  double *cutoffs = NULL;
+  MLFF_TRY(mlff_yaml_double(f, block, "p", 2.0, 64.0, &h->repulsion_power, error));
+  MLFF_TRY(mlff_yaml_double(f, block, "exponent", 0.01, 1.0, &h->repulsion_exponent, error));
+  MLFF_TRY(mlff_yaml_double(f, block, "prefactor", 0.01, 10.0, &h->repulsion_prefactor, error));
+  MLFF_TRY(mlff_yaml_double(f, block, "scale", 0.0, 1e6, &h->repulsion_scale, error));
+  MLFF_TRY(read_radii(f, block, &cutoffs, error));
   h->repulsion = cutoffs;
+  return MLFF_OK;
+}
+
+/* Sums of radii, replaced by the entries of `cutoffs`. */
+static mlff_status read_clamped(mlff_modelfile *f, const mlff_yaml *block, mlff_error *error)
+{
+  mlff_modelfile_head *h = &f->head;
+  const mlff_yaml *pairs = NULL;
+  const double *listed = NULL;
+  const int n = h->n_elements;
+  double *cutoffs = NULL;
+  MLFF_TRY(read_radii(f, block, &cutoffs, error));
+  if (mlff_yaml_has(block, "cutoffs")) {
+    MLFF_TRY(mlff_yaml_map(f, block, "cutoffs", &pairs, error));
+    MLFF_TRY(mlff_pairs_read(f, pairs, &listed, error));
+  }
+  for (int k = 0; k < n * n; k++) {
+    if (listed && listed[k] > 0) cutoffs[k] = listed[k];
+    if (cutoffs[k] > h->cutoff)
+      return mlff_yaml_fail(f, block, error,
+                            "has radii of %s and %s that add up to %g A, expected up to the cutoff %g A",
+                            h->elements[k / n], h->elements[k % n], cutoffs[k], h->cutoff);
+  }
+  h->repulsion = cutoffs;
+  h->repulsion_is_clamped = 1;
   return MLFF_OK;
 }
 
@@ -57,13 +92,15 @@ static mlff_status read_nequip(mlff_modelfile *f, const mlff_yaml *block, mlff_e
 
 mlff_status mlff_repulsion_read(mlff_modelfile *f, mlff_error *error)
 {
-  static const char *const kinds[] = {"zbl", "mace", "nequip", NULL};
+  static const char *const kinds[] = {"zbl", "mace", "nequip", "clamped", NULL};
   const mlff_yaml *block = NULL, *cutoffs = NULL;
   int kind = 0;
   if (!mlff_yaml_has(f->root, "repulsion")) return MLFF_OK;
   MLFF_TRY(mlff_yaml_map(f, f->root, "repulsion", &block, error));
   MLFF_TRY(mlff_yaml_choice(f, block, "kind", kinds, &kind, error));
-  if (kind) return kind == 1 ? read_mace(f, block, error) : read_nequip(f, block, error);
+  if (kind == 1) return read_mace(f, block, error);
+  if (kind == 2) return read_nequip(f, block, error);
+  if (kind == 3) return read_clamped(f, block, error);
   MLFF_TRY(mlff_yaml_map(f, block, "cutoffs", &cutoffs, error));
   if (!cutoffs->first) return mlff_yaml_fail(f, cutoffs, error, "has no pair; remove the block repulsion");
   return mlff_pairs_read(f, cutoffs, &f->head.repulsion, error);
@@ -98,6 +135,11 @@ mlff_status mlff_repulsion_open(mlff_model *m, mlff_error *error)
 {
   mlff_repulsion *r = &m->repulsion;
   if (!m->head->repulsion) return MLFF_OK;
+  if (m->head->repulsion_is_clamped && !(m->info.traits & MLFF_CONSERVATIVE))
+    return mlff_fail(error, MLFF_E_UNSUPPORTED,
+                     "model %s: repulsion.kind is 'clamped', which requires forces that are derivatives of the energy; "
+                     "use zbl with architecture %s",
+                     m->head->name, m->head->architecture);
   const size_t n = (size_t) m->head->n_elements * (size_t) m->head->n_elements;
   mlff_repulsion_pair *pairs = calloc(n, sizeof *pairs);
   if (!pairs) return mlff_fail(error, MLFF_E_NOMEM, "out of memory");
@@ -105,6 +147,7 @@ mlff_status mlff_repulsion_open(mlff_model *m, mlff_error *error)
   r->power = m->head->repulsion_power;
   r->is_always = r->power > 0;
   r->is_mace = m->head->repulsion_exponent > 0;
+  r->is_clamped = m->head->repulsion_is_clamped;
   r->reach = fill_pairs(m->head, pairs);
   mlff_status status = mlff_buf_reserve(m->backend, &r->pairs, n * sizeof *pairs, error);
   if (!status) status = m->backend->ops->upload(m->backend, r->pairs.data, pairs, n * sizeof *pairs, error);
@@ -118,6 +161,7 @@ void mlff_repulsion_close(mlff_model *m)
   mlff_buf_release(m->backend, &m->repulsion.pairs);
   mlff_buf_release(m->backend, &m->repulsion_grad);
   mlff_buf_release(m->backend, &m->repulsion_energy);
+  mlff_buf_release(m->backend, &m->repulsion_vec);
 }
 
 /* ---- evaluation ------------------------------------------------------------------------------------------------- */
@@ -138,6 +182,15 @@ static void zero_direct(mlff_model *m, mlff_arch_outputs *out)
   m->backend->ops->zero(m->backend, out->node_energy, (size_t) m->edges.n_local * size);
 }
 
+mlff_status mlff_repulsion_clamp(mlff_model *m, mlff_error *error)
+{
+  if (!m->repulsion.is_clamped) return MLFF_OK;
+  MLFF_TRY(mlff_buf_reserve_rows(m->backend, &m->repulsion_vec, m->edges.n_room, 4, error));
+  if (!m->edges.is_close) return MLFF_OK;
+  m->backend->ops->clamp(m->backend, &(mlff_clamp_args){.edges = &m->edges, .vec = m->repulsion_vec.data});
+  return MLFF_OK;
+}
+
 mlff_status mlff_repulsion_add(mlff_model *m, mlff_arch_outputs *out, mlff_error *error)
 {
   if (!m->edges.repulsion) return MLFF_OK;
@@ -145,6 +198,7 @@ mlff_status mlff_repulsion_add(mlff_model *m, mlff_arch_outputs *out, mlff_error
   if (!m->edges.is_close && !m->repulsion.is_always) return MLFF_OK;
   if (out->direct) zero_direct(m, out);
   const mlff_repulsion_args args = {.edges = &m->edges,
+                                    .vec = m->repulsion.is_clamped ? m->repulsion_vec.data : NULL,
                                     .grad = out->edge_grad,
                                     .node_energy = out->node_energy,
                                     .member_energy = out->member_energy,

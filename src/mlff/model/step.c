@@ -259,6 +259,8 @@ mlff_status mlff_step_plain(mlff_model *m, const mlff_graph *graph, const mlff_h
     return mlff_forecast_memory(m, view, halo, m->edges.n_edges ? m->edges.n_edges : -1, result, error);
   if (status && status != MLFF_E_NUMERIC && status != MLFF_E_DEVICE) return status;
   if (!status) status = mlff_step_check_distance(m, view, error);
+  if (!status) status = mlff_repulsion_clamp(m, error);
+  if (status == MLFF_E_NOMEM && has_memory) return mlff_forecast_memory(m, view, halo, m->edges.n_edges, result, error);
   const mlff_arch_inputs in = {.graph = view, .edges = &m->edges, .halo = halo};
   const mlff_status network = m->arch->evaluate(m->net, &in, &out, status ? &ignored : error);
   if (status) return status;

@@ -191,7 +191,10 @@ static void say_pair(const mlff_watch *w, const mlff_graph *g, worst found, int 
   const double limit = is_known ? info->distances[s * info->n_elements + t] : info->cutoff;
   say(finding, "%s-%s distance %.4g A (%s, %s) is below %.4g A, %s", info->elements[s], info->elements[t],
       limit * sqrt(found.ratio), mlff_atom_name(g, found.atoms[0], one), mlff_atom_name(g, found.atoms[1], other),
-      limit, is_known ? "the shortest one" : "the cutoff, within which there was no such pair");
+      limit,
+      !is_known                     ? "the cutoff, within which there was no such pair"
+      : info->distances_are_cutoffs ? "the shortest one that the repulsion of the file assumes"
+                                    : "the shortest one");
 }
 
 static void say_triple(const mlff_watch *w, const mlff_graph *g, worst found, mlff_finding *finding)
@@ -367,11 +370,16 @@ static int count_triples(const mlff_info *info)
   return n_triples;
 }
 
+static int knows_pairs(const mlff_info *info)
+{
+  return info->distances && !info->distances_are_cutoffs;
+}
+
 void mlff_domain_missing(const mlff_info *info, char *text, size_t size)
 {
   const char *const missing[] = {info->temperature ? NULL : "temperature", info->density ? NULL : "density",
                                  info->pressure ? NULL : "pressure",       info->max_force > 0 ? NULL : "largest force",
-                                 info->distances ? NULL : "pairs",         info->triples ? NULL : "triples"};
+                                 knows_pairs(info) ? NULL : "pairs",       info->triples ? NULL : "triples"};
   text[0] = '\0';
   for (size_t k = 0; k < sizeof missing / sizeof *missing; k++)
     if (missing[k]) add(text, size, "%s%s", *text ? ", " : "", missing[k]);
@@ -387,7 +395,7 @@ void mlff_domain_text(const mlff_info *info, char *text, size_t size)
   if (d) add(text, size, "%g to %g g/cm3, ", d[0], d[1]);
   if (p) add(text, size, "%g to %g GPa, ", p[0], p[1]);
   if (info->max_force > 0) add(text, size, "forces up to %g eV/A, ", info->max_force);
-  if (info->distances) add(text, size, "%d pairs of elements, ", count_pairs(info));
+  if (knows_pairs(info)) add(text, size, "%d pairs of elements, ", count_pairs(info));
   if (info->triples) add(text, size, "%d triples, ", count_triples(info));
   const size_t n = strlen(text);
   if (n >= 2) text[n - 2] = '\0';
