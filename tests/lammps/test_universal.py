@@ -246,16 +246,16 @@ def test_unknown_elements(tmp_path, element):
 
 @pytest.mark.parametrize("ranks", (1, 2))
 def test_too_close(tmp_path, ranks):
-    """The file's smallest distance, 0.6 A: one error with both atoms, in whatever step they meet."""
-    pair = System([1, 1], [[10.0, 10.0, 10.0], [10.62, 10.0, 10.0]], [20.0] * 3, elements=["Al"])
+    """The file's smallest distance, 0.3 A: one error with both atoms, in whatever step they meet."""
+    pair = System([1, 1], [[10.0, 10.0, 10.0], [12.5, 10.0, 10.0]], [20.0] * 3, elements=["Al"])
     deck = case("pair", pair, boundary="f f f").text(str(tmp_path), single_point=False)
     launch(deck + "run 0\n", str(tmp_path), ranks)
     text = fails(
-        deck + "velocity all set -1 0 0\ngroup one id 1\nvelocity one set 100 0 0\nfix 1 all nve\nrun 5\n",
+        deck + "velocity all set 0 0 0\ngroup one id 1\nvelocity one set 2300 0 0\nfix 1 all nve\nrun 1\n",
         tmp_path,
         ranks,
     )
     assert (
-        "closer than the 0.6 A" in text and "domain.min_distance" in text and "atom 1 (Al) and atom 2 (Al)" in text
+        "closer than the 0.3 A" in text and "domain.min_distance" in text and "atom 1 (Al) and atom 2 (Al)" in text
     ), text
     assert text.count("ERROR") == 1, text

@@ -324,8 +324,8 @@ def differences(structure, a, b):
 
 
 class _WithRepulsion:
-    """A package's network, and the repulsion of the model file by numpy, which the package does not have. Packages have no
-    clamped distances either, so that kind clamped is compared without close pairs only."""
+    """A package's network, and the repulsion of the model file by numpy, which the package does not have. Packages have
+    no clamped distances either, so that kind clamped is compared without close pairs only."""
 
     def __init__(self, original, head):
         self.original, self.head = original, head
