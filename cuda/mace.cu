@@ -189,11 +189,40 @@ __global__ void __launch_bounds__(MACE_THREADS) mace_density_kernel(product_arra
   if (lane == 0 && slot_of(a.atoms, i) >= 0) a.grad_density[i * MLFF_NEQUIP_BLOCK] = -sum * inverse_density(a, i);
 }
 
+typedef struct divide_arrays {
+  mlff_mace_atoms atoms;
+  const real *in, *density, *bias, *z;
+  real *out, *grad_density;
+  int64_t ld, n_bias;
+} divide_arrays;
+
+/* out[i] = in[i]/density, + bias[slot] in the first n_bias columns; grad_density[i] = -sum_c z out/density. A warp owns
+ * an atom, a lane every 32nd column. No shared memory; deterministic. Twin: mace_divide_cpu. */
+__global__ void __launch_bounds__(MACE_THREADS) mace_divide_kernel(divide_arrays a)
+{
+  grid_dependency_wait();
+  const int lane = (int) threadIdx.x % WARP;
+  const int64_t i = (int64_t) blockIdx.x * (MACE_THREADS / WARP) + threadIdx.x / WARP;
+  if (i >= a.atoms.n) return;
+  const int32_t slot = slot_of(a.atoms, i);
+  const real scale = slot < 0 ? 0 : a.density ? 1 / a.density[i * MLFF_NEQUIP_BLOCK] : 1;
+  real sum = 0;
+  for (int64_t c = lane; c < a.ld; c += WARP) {
+    real x = slot < 0 ? 0 : scale * a.in[i * a.ld + c];
+    if (a.bias && c < a.n_bias && slot >= 0) x += a.bias[slot * a.n_bias + c];
+    a.out[i * a.ld + c] = x;
+    if (a.grad_density && slot >= 0) sum += a.z[i * a.ld + c] * x;
+  }
+  if (!a.grad_density) return;
+  sum = warp_sum(sum);
+  if (lane == 0 && slot >= 0) a.grad_density[i * MLFF_NEQUIP_BLOCK] = -scale * sum;
+}
+
 /* ---- readout ----------------------------------------------------------------------------------------------------- */
 
 typedef struct mace_readout_arrays {
   mlff_mace_atoms atoms;
-  const real *x, *weight, *last;
+  const real *x, *weight, *middle, *bias, *last;
   real *energy, *grad;
   int64_t ld, ld_last;
   real gain;
@@ -203,29 +232,72 @@ typedef struct mace_readout_arrays {
 #endif
 } mace_readout_arrays;
 
+/* Value and slope of the activation without its gain. */
+MLFF_DEVICE real activation(const mace_readout_arrays &a, real v, real *slope)
+{
+  const real s = (real) (a.is_tanh ? tanh((double) v) : 1.0 / (1.0 + exp(-(double) v)));
+  *slope = a.is_tanh ? 1 - s * s : s * (1 + v * (1 - s));
+  return a.is_tanh ? s : v * s;
+}
+
+/* o = last . act(middle act(weight x) + bias) of a warp's atom; grad += do/dx. v, g: shared, one per hidden unit. Twin:
+ * readout_twice. */
+MLFF_DEVICE real readout_twice(const mace_readout_arrays &a, const real *x, int lane, real *v, real *g, real *grad)
+{
+  real energy = 0;
+  for (int h = 0; h < a.n_hidden; h++) {
+    real u = 0, slope;
+    for (int c = lane; c < a.n; c += WARP) u += a.weight[(int64_t) h * a.n + c] * x[c];
+    u = a.gain * activation(a, warp_sum(u), &slope);
+    if (lane == 0) v[h] = u;
+    if (lane == 0) g[h] = 0;
+  }
+  __syncwarp();
+  for (int k = 0; k < a.n_hidden; k++) {
+    const real *w = a.middle + (int64_t) k * a.n_hidden;
+    real u = 0, slope;
+    for (int h = lane; h < a.n_hidden; h += WARP) u += w[h] * v[h];
+    energy += a.last[k] * a.gain * activation(a, a.bias[k] + warp_sum(u), &slope);
+    for (int h = lane; h < a.n_hidden; h += WARP) g[h] += a.last[k] * a.gain * slope * w[h];
+  }
+  __syncwarp();
+  for (int h = 0; grad && h < a.n_hidden; h++) {
+    const real *w = a.weight + (int64_t) h * a.n;
+    real u = 0, slope;
+    for (int c = lane; c < a.n; c += WARP) u += w[c] * x[c];
+    activation(a, warp_sum(u), &slope);
+    for (int c = lane; c < a.n; c += WARP) grad[c] += g[h] * a.gain * slope * w[c];
+  }
+  return energy;
+}
+
 /* energy[i] (+)= o, grad[i] (+)= do/dx, o = weight . x or last . act(weight x). A warp owns an atom, a lane every 32nd
- * channel. No shared memory; deterministic. Twin: mace_readout_cpu. */
+ * channel. Shared memory: two values per hidden unit with two hidden layers. Deterministic. Twin: mace_readout_cpu. */
 __global__ void __launch_bounds__(READOUT_WARPS *WARP) mace_readout_kernel(mace_readout_arrays a)
 {
   grid_dependency_wait();
-  const int lane = (int) threadIdx.x % WARP;
-  const int64_t i = (int64_t) blockIdx.x * READOUT_WARPS + threadIdx.x / WARP;
+  MLFF_SHARED(real, shared, READOUT_WARPS * 2 * MLFF_MACE_HIDDEN);
+  const int lane = (int) threadIdx.x % WARP, warp = (int) threadIdx.x / WARP;
+  const int64_t i = (int64_t) blockIdx.x * READOUT_WARPS + warp;
   if (i >= a.atoms.n) return;
   const int32_t slot = slot_of(a.atoms, i);
   const real *x = a.x + i * a.ld;
   real *grad = a.grad ? a.grad + i * a.ld : NULL, energy = 0;
   if (grad && !a.add_grad)
     for (int64_t c = lane; c < a.ld; c += WARP) grad[c] = 0;
-  for (int h = 0; slot >= 0 && h < (a.n_hidden ? a.n_hidden : 1); h++) {
+  if (a.middle && slot >= 0) {
+    real *v = shared + warp * 2 * MLFF_MACE_HIDDEN;
+    energy = readout_twice(a, x, lane, v, v + MLFF_MACE_HIDDEN, grad);
+  }
+  for (int h = 0; !a.middle && slot >= 0 && h < (a.n_hidden ? a.n_hidden : 1); h++) {
     const real *w = a.weight + (int64_t) h * a.n;
     real v = 0, slope = 1;
     for (int c = lane; c < a.n; c += WARP) v += w[c] * x[c];
     v = warp_sum(v);
     if (a.n_hidden) {
-      const real s = (real) (a.is_tanh ? tanh((double) v) : 1.0 / (1.0 + exp(-(double) v)));
       const real last = a.last[slot * a.ld_last + h] * a.gain;
-      slope = last * (a.is_tanh ? 1 - s * s : s * (1 + v * (1 - s)));
-      v = last * (a.is_tanh ? s : v * s);
+      v = last * activation(a, v, &slope);
+      slope *= last;
     }
     energy += v;
     if (grad)
@@ -319,6 +391,22 @@ void MLFF_CUDA(mace_product_backward_cuda)(mlff_backend *backend, const mlff_mac
                 product_of(args));
 }
 
+void MLFF_CUDA(mace_divide_cuda)(mlff_backend *backend, const mlff_mace_divide_args *args)
+{
+  divide_arrays a;
+  memset(&a, 0, sizeof a);
+  a.atoms = args->atoms;
+  a.in = (const real *) args->in;
+  a.density = (const real *) args->density;
+  a.bias = (const real *) args->bias;
+  a.z = (const real *) args->z;
+  a.out = (real *) args->out;
+  a.grad_density = (real *) args->grad_density;
+  a.ld = args->ld;
+  a.n_bias = args->n_bias;
+  MLFF_LAUNCH(backend, mace_divide_kernel, mlff_cuda_blocks(a.atoms.n, MACE_THREADS / WARP), MACE_THREADS, 0, a);
+}
+
 void MLFF_CUDA(mace_readout_cuda)(mlff_backend *backend, const mlff_mace_readout_args *args)
 {
   mace_readout_arrays a;
@@ -326,6 +414,8 @@ void MLFF_CUDA(mace_readout_cuda)(mlff_backend *backend, const mlff_mace_readout
   a.atoms = args->atoms;
   a.x = (const real *) args->x;
   a.weight = (const real *) args->weight;
+  a.middle = (const real *) args->middle;
+  a.bias = (const real *) args->bias;
   a.last = (const real *) args->last;
   a.energy = (real *) args->energy;
   a.grad = (real *) args->grad;

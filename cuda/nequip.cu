@@ -14,17 +14,47 @@ namespace { /* kernels and their arguments differ between element types */
 
 typedef struct terms_arrays {
   const int64_t *n_edges; /* on the device: a captured step only knows the capacity */
-  const real *vec, *lines, *frequency, *radius, *weight[4];
+  const real *vec, *lines, *frequency, *radius, *weight[4], *pair_bias, *affine[4];
   real *terms; /* [n_edges][2][n_terms] */
   mlff_nequip_basis basis;
-  double gain;
-  int n_hidden, n_terms, is_density, unused, width[4];
+  double gain, epsilon;
+  int n_hidden, n_terms, is_density, is_normed, first, n_units, width[4];
 } terms_arrays;
 
+/* Units from h of layer k without its biases in `out`, and their slopes. Twin: mlff_nequip_normed_layer. */
+MLFF_DEVICE void normed_layer(const terms_arrays &a, int k, const real *pair_bias, int lane, real *out)
+{
+  const int n = a.width[k];
+  const bool has_norm = !a.is_density || k + 1 < a.n_hidden;
+  const real *bias = a.affine[k], *weight = bias + n, *shift = weight + n;
+  real *slope = out + MLFF_NEQUIP_HIDDEN;
+  const double share = 1.0 / n;
+  double mean = 0, d_mean = 0, square = 0, product = 0, d;
+  for (int o = lane; o < n; o += WARP) {
+    out[o] += bias[o] + (pair_bias ? pair_bias[o] : (real) 0);
+    mean += share * (double) out[o];
+    d_mean += share * (double) slope[o];
+  }
+  mean = warp_sum(mean);
+  d_mean = warp_sum(d_mean);
+  for (int o = lane; o < n; o += WARP) {
+    const double v = (double) out[o] - mean;
+    square += share * v * v;
+    product += share * v * ((double) slope[o] - d_mean);
+  }
+  const double s = 1 / sqrt(warp_sum(square) + a.epsilon), along = s * s * warp_sum(product);
+  for (int o = lane; o < n; o += WARP) {
+    const double v = (double) out[o] - mean, dv = (double) slope[o] - d_mean, w = (double) weight[o];
+    const double h = has_norm ? w * v * s + (double) shift[o] : (double) out[o];
+    out[o] = (real) mlff_nequip_activation(!has_norm, h, a.gain, &d);
+    slope[o] = (real) (d * (has_norm ? w * s * (dv - v * along) : (double) slope[o]));
+  }
+}
+
 /* terms[e][0][o] = act(h_o), terms[e][1][o] = d act(h_o)/dr, with h the last hidden layer, h_k = A_k act(h_{k-1});
- * zeros beyond its width. A warp owns an edge, a lane every 32nd unit of each layer. Shared memory: values and slopes
- * of two layers per warp. Deterministic. Twin: nequip_terms_cpu, mlff_nequip_hidden. */
-__global__ void __launch_bounds__(NODE_THREADS) nequip_terms_kernel(terms_arrays a)
+ * zeros beyond its width. With layer norms: ops_nequip.h. A warp owns an edge, a lane every 32nd unit of each layer.
+ * Shared memory: values and slopes of two layers per warp. Deterministic. Twin: nequip_terms_cpu. */
+__global__ void __launch_bounds__(NODE_THREADS, GATE_BLOCKS) nequip_terms_kernel(terms_arrays a)
 {
   grid_dependency_wait();
   MLFF_SHARED(real, units, NODE_WARPS * 4 * MLFF_NEQUIP_HIDDEN);
@@ -32,12 +62,14 @@ __global__ void __launch_bounds__(NODE_THREADS) nequip_terms_kernel(terms_arrays
   const int64_t e = (int64_t) blockIdx.x * NODE_WARPS + warp;
   if (e >= *a.n_edges) return;
   const double r = (double) a.vec[4 * e + 3];
-  const double r0 = a.radius ? (double) a.radius[line_load_index(a.lines + e * MLFF_PAINN_LINE).pair] : 0;
+  const int64_t pair = a.lines ? line_load_index(a.lines + e * MLFF_PAINN_LINE).pair : 0;
+  const double r0 = a.radius ? (double) a.radius[pair] : 0;
   real *in = units + warp * 4 * MLFF_NEQUIP_HIDDEN, *out = in + 2 * MLFF_NEQUIP_HIDDEN;
   double df, d, dt;
   const double t = mlff_nequip_argument(&a.basis, r0, r, &dt), f = mlff_nequip_cutoff(&a.basis, r, &df);
+  const double fb = a.is_normed ? 1 : f, dfb = a.is_normed ? 0 : df;
   for (int n = lane; n < a.basis.n; n += WARP) {
-    in[n] = (real) mlff_nequip_function(&a.basis, (double) a.frequency[n], t, dt, f, df, &d);
+    in[n] = (real) mlff_nequip_function(&a.basis, (double) a.frequency[n], t, dt, fb, dfb, &d);
     in[MLFF_NEQUIP_HIDDEN + n] = (real) d;
   }
   for (int k = 0, n_in = a.basis.n; k < a.n_hidden; n_in = a.width[k++]) {
@@ -49,19 +81,22 @@ __global__ void __launch_bounds__(NODE_THREADS) nequip_terms_kernel(terms_arrays
         x += w[c] * in[c];
         dx += w[c] * in[MLFF_NEQUIP_HIDDEN + c];
       }
-      out[o] = (real) mlff_nequip_activation(a.is_density, (double) x, a.gain, &d);
-      out[MLFF_NEQUIP_HIDDEN + o] = (real) d * dx;
+      out[o] = a.is_normed ? x : (real) mlff_nequip_activation(a.is_density, (double) x, a.gain, &d);
+      out[MLFF_NEQUIP_HIDDEN + o] = a.is_normed ? dx : (real) d * dx;
     }
+    if (a.is_normed) normed_layer(a, k, k ? NULL : a.pair_bias + pair * a.width[0], lane, out);
     real *last = in;
     in = out;
     out = last;
   }
   __syncwarp();
   real *terms = a.terms + e * 2 * a.n_terms;
-  for (int o = lane; o < a.n_terms; o += WARP) {
-    const bool inside = o < a.width[a.n_hidden - 1];
-    terms[o] = inside ? in[o] : (real) 0;
-    terms[a.n_terms + o] = inside ? in[MLFF_NEQUIP_HIDDEN + o] : (real) 0;
+  const int width = a.width[a.n_hidden - 1];
+  for (int c = a.first + lane; c < a.n_terms; c += WARP) {
+    const int o = c - a.first;
+    const real v = o < width ? in[o] : (real) 1, dv = o < width ? in[MLFF_NEQUIP_HIDDEN + o] : (real) 0;
+    terms[c] = o >= a.n_units ? (real) 0 : a.is_normed ? v * (real) f : v;
+    terms[a.n_terms + c] = o >= a.n_units ? (real) 0 : a.is_normed ? dv * (real) f + v * (real) df : dv;
   }
 }
 
@@ -80,11 +115,17 @@ void MLFF_CUDA(nequip_terms_cuda)(mlff_backend *backend, const mlff_nequip_terms
   a.basis = args->basis;
   a.gain = args->gain;
   a.is_density = args->is_density;
+  a.is_normed = args->is_normed;
+  a.epsilon = args->epsilon;
+  a.pair_bias = (const real *) args->pair_bias;
+  a.first = args->first;
+  a.n_units = mlff_nequip_n_units(args);
   a.n_hidden = args->n_hidden;
   a.n_terms = args->n_terms;
   for (int k = 0; k < args->n_hidden; k++) {
     a.width[k] = args->width[k];
     a.weight[k] = (const real *) args->weight[k];
+    a.affine[k] = (const real *) args->affine[k];
   }
   MLFF_LAUNCH(backend, nequip_terms_kernel, mlff_cuda_blocks(args->edges->n_room, NODE_WARPS), NODE_THREADS, 0, a);
 }
@@ -270,7 +311,7 @@ typedef struct gate_arrays {
   const real *z, *weight, *grad_x;
   real *scale, *x, *grad_z;
   double epsilon;
-  real gain, unused;                     /* unused: padding */
+  real gain, gate_gain;                  /* gate_gain: of sigmoid, 0 for silu */
   real order_weight[MLFF_NEQUIP_ORDERS]; /* 1/((2l+1)^2 n_orders), weight of order l in the norm */
   int n_in[MLFF_NEQUIP_ORDERS], in_offset[MLFF_NEQUIP_ORDERS], n_out[MLFF_NEQUIP_ORDERS],
       out_offset[MLFF_NEQUIP_ORDERS];
@@ -300,8 +341,22 @@ MLFF_DEVICE vec vec_gate(const gate_arrays &a, const vec &z, const vec &s, vec *
   return out;
 }
 
+/* Gates of orders l > 0: the same, or gate_gain sigmoid(q) */
+MLFF_DEVICE vec vec_order_gate(const gate_arrays &a, const vec &z, const vec &s, vec *slope)
+{
+  if (a.gate_gain == 0) return vec_gate(a, z, s, slope);
+  vec out;
+#pragma unroll
+  for (int b = 0; b < VEC; b++) {
+    const real y = real_sigmoid(z.v[b] * s.v[b]);
+    out.v[b] = a.gate_gain * y;
+    slope->v[b] = a.gate_gain * y * (1 - y);
+  }
+  return out;
+}
+
 /* q = g z/sqrt(s), s = epsilon + sum_{l,m,u} z_lmu^2/((2l+1)^2 n_orders);  x_0 = gain silu(q_0),
- * x_lmu = gain q_lmu silu(gate of l, u)
+ * x_lmu = gain q_lmu silu(gate of l, u), or with gate_gain the sigmoid of it
  *   z [n][in_ld], x [n][out_ld], weight g, scale [n] = 1/sqrt(s)
  * A warp owns an atom, a lane every 32nd VEC channels. No shared memory; deterministic. Twin: nequip_gate_cpu. */
 __global__ void __launch_bounds__(NODE_THREADS, GATE_BLOCKS) nequip_gate_kernel(gate_arrays a)
@@ -328,8 +383,9 @@ __global__ void __launch_bounds__(NODE_THREADS, GATE_BLOCKS) nequip_gate_kernel(
   for (int l = 1, gates = a.n_out[0], channel = a.n_in[0]; l < a.n_orders_out;
        gates += a.n_out[l], channel += a.n_out[l++])
     for (int c = lane * VEC; c < a.n_out[l]; c += WARP * VEC) {
-      const vec gate = vec_product(vec_gate(a, vec_load(z + gates + c), channel_scale(a, gates + c, scale), &slope),
-                                   channel_scale(a, channel + c, scale));
+      const vec gate =
+          vec_product(vec_order_gate(a, vec_load(z + gates + c), channel_scale(a, gates + c, scale), &slope),
+                      channel_scale(a, channel + c, scale));
       for (int m = 0; m < 2 * l + 1; m++)
         vec_store(x + a.out_offset[l] + m * a.n_out[l] + c,
                   vec_product(gate, vec_load(z + a.in_offset[l] + m * a.n_in[l] + c)));
@@ -345,7 +401,7 @@ MLFF_DEVICE real gate_backward(const gate_arrays &a, const real *z, const real *
   const vec gate_scale = channel_scale(a, gates + c, scale), x_scale = channel_scale(a, channel + c, scale);
   const vec z_gate = vec_load(z + gates + c);
   vec slope, sum = vec_zero(), v = vec_zero();
-  const vec gate = vec_product(x_scale, vec_gate(a, z_gate, gate_scale, &slope));
+  const vec gate = vec_product(x_scale, vec_order_gate(a, z_gate, gate_scale, &slope));
   real dot = 0;
   for (int m = 0; m < 2 * l + 1; m++) {
     const int offset = a.in_offset[l] + m * a.n_in[l] + c;
@@ -429,6 +485,7 @@ static gate_arrays gate_arrays_of(const mlff_nequip_gate_args *args)
   a.grad_z = (real *) args->grad_z;
   a.epsilon = args->epsilon;
   a.gain = (real) args->gain;
+  a.gate_gain = (real) args->gate_gain;
   a.n_orders_in = args->in.n_orders;
   a.n_orders_out = args->out.n_orders;
   for (int l = 0; l < MLFF_NEQUIP_ORDERS; l++) {

@@ -100,6 +100,10 @@ static test_model random_mace(test_rng *rng)
   o.selects = test_below(rng, 2);
   o.densities = test_below(rng, 8);
   o.transform = test_below(rng, 3);
+  o.is_nonlinear = test_below(rng, 2);
+  o.is_common = test_below(rng, 2);
+  o.reads_last = test_below(rng, 2);
+  o.reads_twice = o.n_readout > 0 && test_below(rng, 2);
   return test_model_mace(o);
 }
 

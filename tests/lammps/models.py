@@ -175,12 +175,12 @@ def nequip(path, seed=6, variant="nequix", n_layers=3, cutoff=3.8):
     return write(path, h, tensors)
 
 
-def mace(path, seed=10, n_layers=2, cutoff=3.8, lmax=2, n_channels=8, like_mpa=False):
+def mace(path, seed=10, n_layers=2, cutoff=3.8, lmax=2, n_channels=8, like_mpa=False, nonlinear=False):
     kind = {"divisor": "density", "transform": "agnesi"} if like_mpa else {}
     block = random_mace.block(
         n_layers, lmax, n_channels, n_basis=6, hidden=[12, 12], avg_num_neighbors=4.0, n_readout=6, **kind
     )
-    h = head("random-mace", "mace", cutoff, block)
+    h = head("random-mace", "mace", cutoff, random_mace.nonlinear(block) if nonlinear else block)
     if like_mpa:
         h["repulsion"] = random_mace.repulsion(ELEMENTS)
     return write(path, h, random_mace.tensors(h, seed))
@@ -210,6 +210,7 @@ KINDS = {
     "nequip": (nequip, {"seed": 15, "variant": "package"}),
     "mace": (mace, {}),
     "mace_mpa": (mace, {"seed": 14, "like_mpa": True}),
+    "mace_mh": (mace, {"seed": 16, "nonlinear": True}),
     "tensornet": (tensornet, {}),
     "local_tensornet": (tensornet, {"seed": 13, "kind": "gaussian", "message_from": "center", "group": "so3"}),
     "repelling": (painn, {"seed": 8, "repulsion": REPULSION}),

@@ -15,7 +15,7 @@ MASSES = (15.999, 1.008, 39.95)
 ELEMENTS = ("O", "H")
 MODELS = {
     "painn": 8, "local": 4, "ani": 6, "gaussian": 2, "nequix": 2, "sevennet": 1, "nequip": 1, "orb": 3, "repelling": 2,
-    "repelling_orb": 1, "mace": 2, "mace_mpa": 2, "tensornet": 2, "local_tensornet": 1,
+    "repelling_orb": 1, "mace": 2, "mace_mpa": 2, "mace_mh": 2, "tensornet": 2, "local_tensornet": 1,
 }  # fmt: skip
 RANKS = (1, 1, 1, 1, 1, 1, 2, 2, 2, 3)
 TIMESTEPS = {"metal": 0.0002, "real": 0.2}

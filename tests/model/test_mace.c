@@ -13,13 +13,14 @@ static test_model_options options_of(int k)
   o.n_orders = 1 + k % 2;
   o.selects = k / 2 % 2;
   o.densities = k == 3 ? 1 : k == 4 ? 2 : 0;
-  o.transform = k < 3 ? 0 : k - 2;
+  o.transform = k < 3 || k > 4 ? 0 : k - 2;
+  o.is_nonlinear = o.is_common = k == 5;
   o.cutoff = 3.6;
   o.seed = (uint64_t) k;
   return o;
 }
 
-enum { N_SHAPES = 5 };
+enum { N_SHAPES = 6 };
 
 /* Elements that are not in use change nothing, though fan-in counts them. */
 START_TEST(elements_in_use)

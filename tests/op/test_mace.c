@@ -291,7 +291,90 @@ START_TEST(plain_product_is_a_derivative)
 }
 END_TEST
 
+/* ---- densities --------------------------------------------------------------------------------------------------- */
+
+/* Forward with a bias, backward with the adjoint of the density; the density is one of many in its row. */
+static void check_divide(mlff_backend *b, test_rng *rng, int64_t ld, int64_t n, int backward)
+{
+  enum { N_BIAS = 16 };
+  double densities[N_ATOMS * MLFF_NEQUIP_BLOCK];
+  for (int64_t k = 0; k < n * MLFF_NEQUIP_BLOCK; k++) densities[k] = test_uniform(rng, 1, 3);
+  atoms_case atoms = make_atoms(b, n);
+  array in = random_array(b, rng, n * ld), z = random_array(b, rng, n * ld), out = random_array(b, rng, n * ld + TAIL);
+  array density = array_of(b, densities, n * MLFF_NEQUIP_BLOCK), bias = random_array(b, rng, N_SLOTS * N_BIAS);
+  array grad = random_array(b, rng, n * MLFF_NEQUIP_BLOCK + TAIL);
+  const mlff_mace_divide_args a = {.atoms = atoms.args,
+                                   .ld = ld,
+                                   .n_bias = N_BIAS,
+                                   .in = in.buf.data,
+                                   .density = ld == 304 ? mlff_at(b, density.buf.data, n ? 2 : 0) : NULL,
+                                   .bias = backward ? NULL : bias.buf.data,
+                                   .z = z.buf.data,
+                                   .out = out.buf.data,
+                                   .grad_density = backward ? mlff_at(b, grad.buf.data, n ? 2 : 0) : NULL};
+  for (int64_t i = 0; i < n; i++) {
+    const double d = ld == 304 ? density.host[i * MLFF_NEQUIP_BLOCK + 2] : 1;
+    double sum = 0;
+    for (int64_t c = 0; c < ld; c++) {
+      double *x = &out.host[i * ld + c];
+      *x = slot_of(i) < 0 ? 0 : in.host[i * ld + c] / d;
+      if (!backward && slot_of(i) >= 0 && c < N_BIAS) *x += bias.host[slot_of(i) * N_BIAS + c];
+      sum -= *x * z.host[i * ld + c] / d;
+    }
+    if (backward && slot_of(i) >= 0) grad.host[i * MLFF_NEQUIP_BLOCK + 2] = sum;
+  }
+  b->ops->mace_divide(b, &a);
+  check_array(b, "out", &out, 10);
+  check_array(b, "grad_density", &grad, 40);
+  free_arrays(b, (array *[]){&in, &z, &out, &density, &bias, &grad}, 6);
+  free_atoms(b, &atoms);
+}
+
+START_TEST(divide)
+{
+  mlff_backend *b = open_backend(_i);
+  if (!b) return;
+  test_rng rng = {26};
+  for (int n = 0; n <= N_ATOMS; n += n ? N_ATOMS - 1 : 1)
+    for (int backward = 0; backward < 2; backward++) {
+      check_divide(b, &rng, 16, n, backward);
+      check_divide(b, &rng, 304, n, backward);
+    }
+  mlff_backend_close(b);
+}
+END_TEST
+
 /* ---- readout ----------------------------------------------------------------------------------------------------- */
+
+/* silu or tanh times the gain, and its slope */
+static double plain_activation(const mlff_mace_readout_args *a, double v, double *slope)
+{
+  const double s = 1 / (1 + exp(-v)), t = tanh(v);
+  *slope = a->gain * (a->is_tanh ? 1 - t * t : s * (1 + v * (1 - s)));
+  return a->gain * (a->is_tanh ? t : v * s);
+}
+
+/* The same as plain_readout with two hidden layers. */
+static double plain_readout_twice(const mlff_mace_readout_args *a, const double *weight, const double *middle,
+                                  const double *bias, const double *last, const double *x, double *grad)
+{
+  const int n = a->n_channels, n_hidden = a->n_hidden;
+  double v[MLFF_MACE_HIDDEN], slope[MLFF_MACE_HIDDEN], sum = 0;
+  for (int h = 0; h < n_hidden; h++) {
+    double u = 0;
+    for (int c = 0; c < n; c++) u += weight[h * n + c] * x[c];
+    v[h] = plain_activation(a, u, &slope[h]);
+  }
+  memset(grad, 0, (size_t) n * sizeof *grad);
+  for (int k = 0; k < n_hidden; k++) {
+    double u = bias[k], d;
+    for (int h = 0; h < n_hidden; h++) u += middle[k * n_hidden + h] * v[h];
+    sum += last[k] * plain_activation(a, u, &d);
+    for (int h = 0; h < n_hidden; h++)
+      for (int c = 0; c < n; c++) grad[c] += last[k] * d * middle[k * n_hidden + h] * slope[h] * weight[h * n + c];
+  }
+  return sum;
+}
 
 /* o of scalars x, and do/dx in grad */
 static double plain_readout(const mlff_mace_readout_args *a, const double *weight, const double *last, const double *x,
@@ -304,9 +387,8 @@ static double plain_readout(const mlff_mace_readout_args *a, const double *weigh
     double v = 0, slope = 1;
     for (int c = 0; c < a->n_channels; c++) v += w[c] * x[c];
     if (a->n_hidden) {
-      const double s = 1 / (1 + exp(-v)), t = tanh(v);
-      slope = last[h] * a->gain * (a->is_tanh ? 1 - t * t : s * (1 + v * (1 - s)));
-      v = last[h] * a->gain * (a->is_tanh ? t : v * s);
+      v = last[h] * plain_activation(a, v, &slope);
+      slope *= last[h];
     }
     sum += v;
     for (int c = 0; c < a->n_channels; c++) grad[c] += slope * w[c];
@@ -314,20 +396,23 @@ static double plain_readout(const mlff_mace_readout_args *a, const double *weigh
   return sum;
 }
 
-static void check_readout(mlff_backend *b, test_rng *rng, int n_hidden, int64_t n, int add, int wanted)
+static void check_readout(mlff_backend *b, test_rng *rng, int n_hidden, int64_t n, int add, int wanted, int n_layers)
 {
   enum { CHANNELS = 32, LD = 48 };
   atoms_case atoms = make_atoms(b, n);
   array x = random_array(b, rng, n * LD), weight = random_array(b, rng, (n_hidden ? n_hidden : 1) * CHANNELS);
-  const int64_t ld_last = n_hidden == 16 ? 19 : 0; /* 0: one for all elements */
+  const int64_t ld_last = n_hidden == 16 && n_layers == 1 ? 19 : 0; /* 0: one for all elements */
   array last = random_array(b, rng, n_hidden + 1 + (N_SLOTS - 1) * ld_last), energy = random_array(b, rng, n + TAIL);
-  array grad = random_array(b, rng, n * LD + TAIL);
+  array grad = random_array(b, rng, n * LD + TAIL), middle = random_array(b, rng, n_hidden * n_hidden + 1);
+  array bias = random_array(b, rng, n_hidden + 1);
   const mlff_mace_readout_args a = {.atoms = atoms.args,
                                     .n_channels = CHANNELS,
                                     .n_hidden = n_hidden,
                                     .ld = LD,
                                     .x = x.buf.data,
                                     .weight = weight.buf.data,
+                                    .middle = n_layers == 2 ? middle.buf.data : NULL,
+                                    .bias = n_layers == 2 ? bias.buf.data : NULL,
                                     .last = last.buf.data,
                                     .ld_last = ld_last,
                                     .gain = 1.7,
@@ -338,7 +423,10 @@ static void check_readout(mlff_backend *b, test_rng *rng, int n_hidden, int64_t 
                                     .add_grad = add};
   for (int64_t i = 0; i < n; i++) {
     double slope[CHANNELS] = {0}, e = 0;
-    if (slot_of(i) >= 0) e = plain_readout(&a, weight.host, last.host + slot_of(i) * ld_last, x.host + i * LD, slope);
+    if (slot_of(i) >= 0 && n_layers == 2)
+      e = plain_readout_twice(&a, weight.host, middle.host, bias.host, last.host, x.host + i * LD, slope);
+    else if (slot_of(i) >= 0)
+      e = plain_readout(&a, weight.host, last.host + slot_of(i) * ld_last, x.host + i * LD, slope);
     if (wanted & 1) energy.host[i] = (add ? energy.host[i] : 0) + e;
     for (int c = 0; c < LD && wanted & 2; c++)
       grad.host[i * LD + c] = (add ? grad.host[i * LD + c] : 0) + (c < CHANNELS ? slope[c] : 0);
@@ -346,7 +434,7 @@ static void check_readout(mlff_backend *b, test_rng *rng, int n_hidden, int64_t 
   b->ops->mace_readout(b, &a);
   check_array(b, "energy", &energy, 20);
   check_array(b, "grad", &grad, 20);
-  free_arrays(b, (array *[]){&x, &weight, &last, &energy, &grad}, 5);
+  free_arrays(b, (array *[]){&x, &weight, &last, &energy, &grad, &middle, &bias}, 7);
   free_atoms(b, &atoms);
 }
 
@@ -358,9 +446,12 @@ START_TEST(readout)
   for (int n = 0; n <= N_ATOMS; n += n ? N_ATOMS - 1 : 1)
     for (int add = 0; add < 2; add++)
       for (int wanted = 1; wanted < 4; wanted++) {
-        check_readout(b, &rng, 0, n, add, wanted);
-        check_readout(b, &rng, 16, n, add, wanted);
-        check_readout(b, &rng, 5, n, add, wanted);
+        check_readout(b, &rng, 0, n, add, wanted, 1);
+        for (int n_layers = 1; n_layers < 3; n_layers++) {
+          check_readout(b, &rng, 16, n, add, wanted, n_layers);
+          check_readout(b, &rng, 5, n, add, wanted, n_layers);
+          check_readout(b, &rng, 33, n, add, wanted, n_layers);
+        }
       }
   mlff_backend_close(b);
 }
@@ -375,6 +466,7 @@ static Suite *mace_suite(void)
   tcase_add_loop_test(tcase, start, 0, n_backends());
   tcase_add_loop_test(tcase, products, 0, n_backends());
   tcase_add_test(tcase, plain_product_is_a_derivative);
+  tcase_add_loop_test(tcase, divide, 0, n_backends());
   tcase_add_loop_test(tcase, readout, 0, n_backends());
   suite_add_tcase(suite, tcase);
   return suite;

@@ -207,7 +207,7 @@ typedef struct gate_case {
   int64_t n;
   mlff_nequip_row in, out;
   int has_norm;
-  double epsilon, gain;
+  double epsilon, gain, gate_gain; /* gate_gain: sigmoid, 0: silu */
   array z, weight, scale, x, grad_x, grad_z;
 } gate_case;
 
@@ -228,17 +228,25 @@ static double norm_of(const gate_case *g, const double *z)
   return s;
 }
 
+/* Gate of q with its gain, and its slope. */
+static double gate_of(const gate_case *g, double q, double *slope)
+{
+  const double s = 1 / (1 + exp(-q));
+  *slope = g->gate_gain != 0 ? g->gate_gain * s * (1 - s) : g->gain * silu_slope(q);
+  return g->gate_gain != 0 ? g->gate_gain * s : g->gain * silu(q);
+}
+
 /* x of one atom; z is not that of the case when derivatives are taken. */
 static void plain_gate(const gate_case *g, const double *z, double *x)
 {
   const double s = norm_of(g, z);
+  double slope;
   for (int c = 0; c < g->out.n[0]; c++) x[c] = g->gain * silu(z[c] * factor_of(g, 0, c, s));
   for (int l = 1, gate = g->out.n[0]; l < g->out.n_orders; gate += g->out.n[l++])
     for (int m = 0; m < 2 * l + 1; m++)
       for (int c = 0; c < g->out.n[l]; c++)
-        x[g->out.offset[l] + m * g->out.n[l] + c] = g->gain * z[g->in.offset[l] + m * g->in.n[l] + c] *
-                                                    factor_of(g, l, c, s) *
-                                                    silu(z[gate + c] * factor_of(g, 0, gate + c, s));
+        x[g->out.offset[l] + m * g->out.n[l] + c] = z[g->in.offset[l] + m * g->in.n[l] + c] * factor_of(g, l, c, s) *
+                                                    gate_of(g, z[gate + c] * factor_of(g, 0, gate + c, s), &slope);
 }
 
 /* The same backward: dE/dq first, then through q = g z/sqrt(s). */
@@ -249,13 +257,14 @@ static void plain_gate_backward(const gate_case *g, const double *z, const doubl
   for (int c = 0; c < g->out.n[0]; c++) grad_z[c] = g->gain * grad_x[c] * silu_slope(z[c] * factor_of(g, 0, c, s));
   for (int l = 1, gate = g->out.n[0]; l < g->out.n_orders; gate += g->out.n[l++]) {
     for (int c = 0; c < g->out.n[l]; c++) {
-      const double q = z[gate + c] * factor_of(g, 0, gate + c, s);
+      double slope;
+      const double value = gate_of(g, z[gate + c] * factor_of(g, 0, gate + c, s), &slope);
       grad_z[gate + c] = 0;
       for (int m = 0; m < 2 * l + 1; m++) {
         const int column = g->in.offset[l] + m * g->in.n[l] + c;
-        const double gx = g->gain * grad_x[g->out.offset[l] + m * g->out.n[l] + c];
-        grad_z[gate + c] += gx * z[column] * factor_of(g, l, c, s) * silu_slope(q);
-        grad_z[column] = gx * silu(q);
+        const double gx = grad_x[g->out.offset[l] + m * g->out.n[l] + c];
+        grad_z[gate + c] += gx * z[column] * factor_of(g, l, c, s) * slope;
+        grad_z[column] = gx * value;
       }
     }
   }
@@ -272,10 +281,13 @@ static void plain_gate_backward(const gate_case *g, const double *z, const doubl
       grad_z[g->in.offset[l] + c] += 2 * gs * z[g->in.offset[l] + c] / ((2 * l + 1) * (2 * l + 1) * g->in.n_orders);
 }
 
+enum { SIGMOID = 2 }; /* of has_norm: no norm, gates of MACE */
+
 static gate_case make_gate(mlff_backend *b, test_rng *rng, int n_orders, const int *n, int64_t n_atoms, int has_norm)
 {
   int before[4] = {0};
-  gate_case g = {.n = n_atoms, .has_norm = has_norm, .epsilon = 0.375, .gain = 1.6, .out = make_row(n_orders, n)};
+  gate_case g = {.n = n_atoms, .has_norm = has_norm == 1, .epsilon = 0.375, .gain = 1.6, .out = make_row(n_orders, n)};
+  if (has_norm == SIGMOID) g.gate_gain = 1.9;
   int n_weights = 0;
   for (int l = 0; l < n_orders; l++) {
     before[0] += n[l];
@@ -308,9 +320,10 @@ static void check_gate(mlff_backend *b, test_rng *rng, int n_orders, const int *
                                    .in = g.in,
                                    .out = g.out,
                                    .z = g.z.buf.data,
-                                   .weight = has_norm ? g.weight.buf.data : NULL,
+                                   .weight = g.has_norm ? g.weight.buf.data : NULL,
                                    .epsilon = g.epsilon,
                                    .gain = g.gain,
+                                   .gate_gain = g.gate_gain,
                                    .scale = g.scale.buf.data,
                                    .x = g.x.buf.data,
                                    .grad_x = g.grad_x.buf.data,
@@ -323,7 +336,7 @@ static void check_gate(mlff_backend *b, test_rng *rng, int n_orders, const int *
     memcpy(z, g.z.host + i * g.in.ld, (size_t) g.in.ld * sizeof *z);
     plain_gate(&g, z, g.x.host + i * g.out.ld);
     plain_gate_backward(&g, z, g.grad_x.host + i * g.out.ld, grad_z->host + i * g.in.ld);
-    if (has_norm) g.scale.host[i] = 1 / sqrt(norm_of(&g, z));
+    if (g.has_norm) g.scale.host[i] = 1 / sqrt(norm_of(&g, z));
   }
   check_array(b, "x", &g.x, 10);
   check_array(b, "scale", &g.scale, 10);
@@ -343,9 +356,9 @@ START_TEST(gates)
   if (!backend) return;
   test_rng rng = {11};
   for (int k = 0; k < N_FEATURES; k++)
-    for (int how = 0; how < 4; how++)
+    for (int how = 0; how < 6; how++)
       for (int64_t n = 0; n < 8; n += n ? 6 : 1)
-        check_gate(backend, &rng, features[k].n_orders, features[k].n, n, how % 2, how / 2);
+        check_gate(backend, &rng, features[k].n_orders, features[k].n, n, how % 3, how / 3);
   mlff_backend_close(backend);
 }
 END_TEST
@@ -355,8 +368,8 @@ START_TEST(plain_gate_is_a_derivative)
   mlff_backend *backend = open_backend(1);
   if (!backend) return;
   test_rng rng = {12};
-  for (int k = 0; k < 2 * N_FEATURES; k++) {
-    gate_case g = make_gate(backend, &rng, features[k / 2].n_orders, features[k / 2].n, 1, k % 2);
+  for (int k = 0; k < 3 * N_FEATURES; k++) {
+    gate_case g = make_gate(backend, &rng, features[k / 3].n_orders, features[k / 3].n, 1, k % 3);
     plain_gate_backward(&g, g.z.host, g.grad_x.host, g.grad_z.host);
     for (int64_t c = 0; c < g.in.ld; c += 3) {
       const double h = 1e-3, old = g.z.host[c];
@@ -381,6 +394,7 @@ typedef struct network_case {
   mlff_nequip_basis basis;
   double gain; /* 0: that of a density */
   int n_hidden, width[4];
+  double epsilon; /* of layer norms */
 } network_case;
 
 /* Pairs of species of the scene's edges, as lines have them. */
@@ -451,46 +465,67 @@ START_TEST(pairs)
 }
 END_TEST
 
+/* Arguments of the op and of plain loops, but for the arrays. */
+static void describe_network(const network_case *in, int first, mlff_nequip_terms_args *a, plain_network *plain)
+{
+  const int is_density = in->gain == 0, is_normed = in->epsilon > 0;
+  const int end = first + in->width[in->n_hidden - 1] + (is_normed && !is_density);
+  *a = (mlff_nequip_terms_args){.basis = in->basis,
+                                .n_hidden = in->n_hidden,
+                                .gain = is_density ? 1 : in->gain,
+                                .is_density = is_density,
+                                .is_normed = is_normed,
+                                .epsilon = in->epsilon,
+                                .first = first,
+                                .n_terms = (end + MLFF_NEQUIP_BLOCK - 1) / MLFF_NEQUIP_BLOCK * MLFF_NEQUIP_BLOCK};
+  *plain = (plain_network){.basis = in->basis,
+                           .n_hidden = in->n_hidden,
+                           .gain = a->gain,
+                           .is_density = is_density,
+                           .is_normed = is_normed,
+                           .epsilon = in->epsilon};
+  for (int k = 0; k < in->n_hidden; k++) a->width[k] = plain->width[k] = in->width[k];
+}
+
 static void check_terms(const scene *s, test_rng *rng, const network_case *in)
 {
   enum { TAIL = 5 };
   mlff_backend *b = s->backend;
-  const int last = in->width[in->n_hidden - 1];
-  mlff_nequip_terms_args a = {.edges = &s->edges,
-                              .basis = in->basis,
-                              .n_hidden = in->n_hidden,
-                              .gain = in->gain,
-                              .is_density = in->gain == 0,
-                              .n_terms = (last + MLFF_NEQUIP_BLOCK - 1) / MLFF_NEQUIP_BLOCK * MLFF_NEQUIP_BLOCK};
-  array frequency = random_array(b, rng, in->basis.n), weight[4];
+  const int first = in->epsilon > 0 && in->gain == 0 ? 3 : 0;
+  mlff_nequip_terms_args a;
+  plain_network plain;
+  describe_network(in, first, &a, &plain);
+  array frequency = random_array(b, rng, in->basis.n), weight[4], affine[4];
+  array pair_bias = random_array(b, rng, (int64_t) N_PAIR_SLOTS * N_PAIR_SLOTS * in->width[0]);
   array terms = random_array(b, rng, 2 * a.n_terms * s->edges.n_edges + TAIL);
   double radii[N_PAIR_SLOTS * N_PAIR_SLOTS];
   for (int k = 0; k < N_PAIR_SLOTS * N_PAIR_SLOTS; k++) radii[k] = test_uniform(rng, 0.7, 2.5);
   array radius = array_of(b, radii, N_PAIR_SLOTS * N_PAIR_SLOTS);
   mlff_buf slot = bytes_to_backend(b, pair_slots, sizeof pair_slots);
   mlff_painn_radial lines = pair_lines(s, &slot, 0);
-  plain_network plain = {.basis = in->basis,
-                         .frequency = frequency.host,
-                         .n_hidden = in->n_hidden,
-                         .gain = in->gain,
-                         .is_density = in->gain == 0};
-  if (in->basis.transform) {
-    a.lines = &lines;
-    a.radius = radius.buf.data;
-  }
+  plain.frequency = frequency.host;
+  a.edges = &s->edges;
+  if (in->basis.transform || in->epsilon > 0) a.lines = &lines;
+  if (in->basis.transform) a.radius = radius.buf.data;
+  if (in->epsilon > 0) a.pair_bias = pair_bias.buf.data;
   for (int k = 0; k < in->n_hidden; k++) {
     weight[k] = random_array(b, rng, (int64_t) in->width[k] * (k ? in->width[k - 1] : in->basis.n));
-    a.width[k] = plain.width[k] = in->width[k];
     a.weight[k] = weight[k].buf.data;
     plain.weight[k] = weight[k].host;
+    affine[k] = random_array(b, rng, 3 * in->width[k]);
+    a.affine[k] = affine[k].buf.data;
+    plain.affine[k] = affine[k].host;
   }
   a.frequency = frequency.buf.data;
   a.terms = terms.buf.data;
   b->ops->nequip_terms(b, &a);
-  memset(terms.host, 0, (size_t) (terms.n - TAIL) * sizeof(double));
+  for (int64_t q = 0; q < terms.n - TAIL; q++)
+    if (q % a.n_terms >= first) terms.host[q] = 0;
   for (int64_t e = 0; e < s->edges.n_edges; e++) {
     plain.r0 = radius.host[pair_of(s, e)];
-    plain_hidden(&plain, s->vec[4 * e + 3], terms.host + 2 * a.n_terms * e, terms.host + (2 * e + 1) * a.n_terms);
+    plain.pair_bias = pair_bias.host + pair_of(s, e) * (int64_t) in->width[0];
+    plain_hidden(&plain, s->vec[4 * e + 3], terms.host + 2 * a.n_terms * e + first,
+                 terms.host + (2 * e + 1) * a.n_terms + first);
   }
   check_array(b, "terms", &terms, 30);
   array_free(b, &frequency);
@@ -498,17 +533,21 @@ static void check_terms(const scene *s, test_rng *rng, const network_case *in)
   array_free(b, &radius);
   mlff_buf_release(b, &slot);
   mlff_buf_release(b, &lines.line);
-  for (int k = 0; k < in->n_hidden; k++) array_free(b, &weight[k]);
+  array_free(b, &pair_bias);
+  for (int k = 0; k < in->n_hidden; k++) {
+    array_free(b, &weight[k]);
+    array_free(b, &affine[k]);
+  }
 }
 
 START_TEST(terms)
 {
   static const network_case cases[] = {
-      {{.n = 8, .cutoff = 3.5, .prefactor = 2 / 3.5, .power = 6}, 1.0, 2, {64, 64}},
-      {{.n = 6, .cutoff = 3.5, .prefactor = 0.4, .onset = 2.9}, 1.7, 3, {8, 20, 7}},
-      {{.n = 5, .cutoff = 3.6, .prefactor = 0.5, .power = 2.5}, 0.6, 1, {16}},
-      {{.n = 1, .cutoff = 3.5, .prefactor = 0.5, .onset = 0}, 0.6, 4, {3, 1, 128, 33}},
-      {{.n = 128, .cutoff = 3.5, .prefactor = 0.1, .power = 12}, 1.0, 1, {1}},
+      {{.n = 8, .cutoff = 3.5, .prefactor = 2 / 3.5, .power = 6}, 1.0, 2, {64, 64}, 0},
+      {{.n = 6, .cutoff = 3.5, .prefactor = 0.4, .onset = 2.9}, 1.7, 3, {8, 20, 7}, 0},
+      {{.n = 5, .cutoff = 3.6, .prefactor = 0.5, .power = 2.5}, 0.6, 1, {16}, 0},
+      {{.n = 1, .cutoff = 3.5, .prefactor = 0.5, .onset = 0}, 0.6, 4, {3, 1, 128, 33}, 0},
+      {{.n = 128, .cutoff = 3.5, .prefactor = 0.1, .power = 12}, 1.0, 1, {1}, 0},
       {{.n = 7,
         .cutoff = 3.5,
         .prefactor = 0.5,
@@ -519,12 +558,17 @@ START_TEST(terms)
         .q = 0.9},
        1.2,
        2,
-       {9, 16}},
+       {9, 16},
+       0},
       {{.n = 5, .cutoff = 3.5, .prefactor = 1, .coefficient = -1.3, .power = 5, .transform = MLFF_NEQUIP_SOFT, .a = 4},
        1.2,
        2,
-       {9, 16}},
-      {{.n = 5, .cutoff = 3.5, .prefactor = 0.5, .power = 5}, 0, 1, {3}},
+       {9, 16},
+       0},
+      {{.n = 5, .cutoff = 3.5, .prefactor = 0.5, .power = 5}, 0, 1, {3}, 0},
+      {{.n = 6, .cutoff = 3.5, .prefactor = 0.7, .power = 3}, 1.0, 3, {11, 1, 7}, 0.5},
+      {{.n = 6, .cutoff = 3.5, .prefactor = 0.7, .power = 3}, 1.3, 2, {64, 127}, 0.5},
+      {{.n = 6, .cutoff = 3.5, .prefactor = 0.7, .power = 3}, 0, 2, {64, 1}, 0.5},
   };
   mlff_backend *backend = open_backend(_i);
   if (!backend) return;

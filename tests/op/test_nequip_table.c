@@ -247,7 +247,7 @@ START_TEST(tables_are_as_fine_as_floats)
       off = fmax(off, error[1]);
     }
     for (double r = 0.9; r < basis->cutoff; r += 1e-3) {
-      mlff_nequip_hidden(&c->network, r0, r, value, slope);
+      mlff_nequip_hidden(&c->network, r0, NULL, r, value, slope);
       for (int unit = 0; unit < LAST; unit++) most = fmax(most, fabs(value[unit]));
     }
     const double rounding = 1.2e-7 * most * n / basis->cutoff;

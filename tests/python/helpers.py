@@ -213,12 +213,11 @@ def nequip_package(seed=0, n_layers=3, n_channels=(6, 3, 2), n_readout=(4,), has
     return head, tensors
 
 
-def mace(seed=0, cutoff=4.2, elements=("H", "C", "O"), n_channels=5, lmax=2, n_layers=2):
+def mace(seed=0, cutoff=4.2, elements=("H", "C", "O"), n_channels=5, lmax=2, n_layers=2, nonlinear=False):
     """A random MACE network as (head, tensors)."""
     head = common_head("random-mace", "mace", list(elements), cutoff)
-    head["mace"] = random_mace.block(
-        n_layers, lmax, n_channels, n_basis=5, hidden=[7, 7], avg_num_neighbors=11.3, n_readout=4
-    )
+    block = random_mace.block(n_layers, lmax, n_channels, n_basis=5, hidden=[7, 7], avg_num_neighbors=11.3, n_readout=4)
+    head["mace"] = random_mace.nonlinear(block) if nonlinear else block
     return head, random_mace.tensors(head, seed)
 
 

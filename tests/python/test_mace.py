@@ -24,6 +24,8 @@ NAMES = (
     "mace_tiny_soft",
     "mace_tiny_heads@pbe",
     "mace_tiny_heads@r2scan",
+    "mace_tiny_nonlin@omat",
+    "mace_tiny_nonlin@omol",
     "mace_xtb_solvents",
 )
 published = pytest.mark.skipif(not helpers.HAS_PUBLISHED, reason=helpers.NO_PUBLISHED)
@@ -83,11 +85,26 @@ def test_engine(converted, name, precision, energy, absolute, relative):
 
 
 @published
-@pytest.mark.parametrize("name, text", [("mace_tiny_nonlin", "cutoff_applied_to is 'weights'")])
-def test_refused(name, text):
-    source, tensors = described("mace", name)
+@pytest.mark.parametrize(
+    "change, text",
+    [
+        (lambda s: s.update(cutoff_applied_to="basis"), "cutoff_applied_to is 'basis', which is not supported"),
+        (lambda s: s["radial_mlp"].update(kind="scaled"), "radial_mlp.kind is 'scaled', which is not supported"),
+        (lambda s: s["layer"][1].update(kind="plain"), "layer 1: kind is 'plain', which is not supported"),
+        (lambda s: s["layer"][0].update(kind="attention"), "layer 0: kind is 'attention', which is not supported"),
+        (lambda s: s["layer"][1].update(skip="none"), "layer 1: skip is 'none', which is not supported"),
+        (lambda s: s["layer"][1]["gate"].update(gate_norm=0.6), "layer 1: gate is "),
+        (lambda s: s["layer"][0]["gate"].update(gate_activation="silu"), "layer 1: gate is |gate_activation is 'silu'"),
+        (lambda s: s["layer"][1].update(agnostic_product=False), "layer 1: agnostic_product is False"),
+        (lambda s: s["readout"][0].update(layer=0), "readout 0: 'bias_mlp' is not supported there"),
+        (lambda s: s["readout"][0].update(activation="relu"), "activation is 'relu': use silu or tanh"),
+    ],
+)
+def test_refused(change, text):
+    source, tensors = described("mace", "mace_tiny_nonlin")
+    change(source)
     with pytest.raises(ModelError, match=text):
-        convert_mace.described_model(source, tensors, None, name)
+        convert_mace.described_model(source, tensors, "omat", "file")
 
 
 @published

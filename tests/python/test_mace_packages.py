@@ -19,6 +19,14 @@ from mlff_tools.model import against, modelfile, reference, selftest, structures
 TORCH_PYTHON = os.environ.get("MLFF_TORCH_PYTHON")
 AGNESI = {"distance_transform": "Agnesi", "pair_repulsion": True, "num_polynomial_cutoff": 6}
 SOFT = {"distance_transform": "Soft", "radial_type": "gaussian", "pair_repulsion": True, "correlation": [3, 2]}
+BLOCKS_OF_MH = {
+    "apply_cutoff": False,
+    "use_agnostic_product": True,
+    "use_last_readout_only": True,
+    "readout_cls": "NonLinearBiasReadoutBlock",
+    "edge_irreps": "4x0e+3x1o",
+    "correlation": 2,
+}
 HERE = bool(importlib.util.find_spec("mace"))
 MISSING = "mace-torch is not installed in this Python (MLFF_TORCH_PYTHON runs these tests elsewhere)"
 
@@ -71,6 +79,9 @@ def network(first, rest, hidden, n_layers=2, scaled=True, seed=1, **options):
         "radial_MLP": [10, 9],
         **options,
     }
+    if "edge_irreps" in options:
+        chosen["edge_irreps"] = o3.Irreps(options["edge_irreps"])
+        chosen["readout_cls"] = getattr(blocks, options["readout_cls"])
     scale = {"atomic_inter_scale": 0.75, "atomic_inter_shift": 0.125} if scaled else {}
     model = (ScaleShiftMACE if scaled else MACE)(**scale, **chosen)
     for parameter in model.parameters():
@@ -110,6 +121,17 @@ class Package(unittest.TestCase):
             {"first": "Residual", "rest": "Residual", "hidden": "5x0e", "scaled": False},
             {"first": "Density", "rest": "DensityResidual", "hidden": "5x0e+5x1o", **AGNESI},
             {"first": "Residual", "rest": "DensityResidual", "hidden": "5x0e", "scaled": False, **SOFT},
+            {"first": "ResidualNonLinear", "rest": "ResidualNonLinear", "hidden": "6x0e+6x1o", **BLOCKS_OF_MH},
+            {
+                "first": "ResidualNonLinear",
+                "rest": "ResidualNonLinear",
+                "hidden": "6x0e+6x1o",
+                "n_layers": 3,
+                **BLOCKS_OF_MH,
+                "use_edge_irreps_first": True,
+                "use_last_readout_only": False,
+                "use_agnostic_product": False,
+            },
         ):
             saved = network(**arguments)
             model = self.described(saved)[1]

@@ -20,6 +20,7 @@ MODELS = {
     "nequix": helpers.nequip(),
     "sevennet": helpers.nequip("sevennet"),
     "mace": helpers.mace(),
+    "mace with non-linear blocks": helpers.mace(nonlinear=True),
     "tensornet": helpers.tensornet(),
     "tensornet of the center": helpers.tensornet(kind="gaussian", message_from="center", group="so3"),
 }

@@ -82,12 +82,28 @@ static double complex plain_argument(const mlff_nequip_basis *basis, double r0, 
   return r;
 }
 
+double complex plain_function(const mlff_nequip_basis *basis, double r0, double frequency, double complex r)
+{
+  const double complex t = plain_argument(basis, r0, r);
+  if (basis->coefficient != 0) return basis->prefactor * cexp(basis->coefficient * (t - frequency) * (t - frequency));
+  return basis->prefactor * csin(frequency * t) / t;
+}
+
 double complex plain_radial(const mlff_nequip_basis *basis, double r0, double frequency, double complex r)
 {
-  const double complex t = plain_argument(basis, r0, r), f = plain_cutoff(basis, r);
-  if (basis->coefficient != 0)
-    return basis->prefactor * cexp(basis->coefficient * (t - frequency) * (t - frequency)) * f;
-  return basis->prefactor * csin(frequency * t) / t * f;
+  return plain_function(basis, r0, frequency, r) * plain_cutoff(basis, r);
+}
+
+/* As torch.nn.LayerNorm: the biased variance, epsilon below the root. */
+static void plain_layer_norm(const plain_network *network, int k, double complex *h)
+{
+  const int n = network->width[k];
+  double complex mean = 0, variance = 0;
+  for (int o = 0; o < n; o++) mean += h[o] / n;
+  for (int o = 0; o < n; o++) variance += (h[o] - mean) * (h[o] - mean) / n;
+  for (int o = 0; o < n; o++)
+    h[o] =
+        network->affine[k][n + o] * (h[o] - mean) / csqrt(variance + network->epsilon) + network->affine[k][2 * n + o];
 }
 
 void plain_hidden(const plain_network *network, double r, double *value, double *slope)
@@ -95,17 +111,26 @@ void plain_hidden(const plain_network *network, double r, double *value, double 
   const double tiny = 1e-40;
   double complex in[128], out[128];
   int n = network->basis.n;
-  for (int k = 0; k < n; k++) in[k] = plain_radial(&network->basis, network->r0, network->frequency[k], r + I * tiny);
+  const double complex f = network->is_normed ? plain_cutoff(&network->basis, r + I * tiny) : 1;
+  for (int k = 0; k < n; k++)
+    in[k] = (network->is_normed ? plain_function : plain_radial)(&network->basis, network->r0, network->frequency[k],
+                                                                 r + I * tiny);
   for (int k = 0; k < network->n_hidden; k++) {
     for (int o = 0; o < network->width[k]; o++) {
       double complex h = 0;
       for (int c = 0; c < n; c++) h += network->weight[k][o * n + c] * in[c];
-      out[o] = network->is_density ? ctanh(h * h) : network->gain * h / (1 + cexp(-h));
+      out[o] = h;
+      if (network->is_normed) out[o] += network->affine[k][o] + (k ? 0 : network->pair_bias[o]);
     }
     n = network->width[k];
+    const int is_end = network->is_density && k + 1 == network->n_hidden;
+    if (network->is_normed && !is_end) plain_layer_norm(network, k, out);
+    for (int o = 0; o < n; o++) out[o] = is_end ? ctanh(out[o] * out[o]) : network->gain * out[o] / (1 + cexp(-out[o]));
     memcpy(in, out, (size_t) n * sizeof *in);
   }
+  if (network->is_normed && !network->is_density) in[n++] = 1;
   for (int o = 0; o < n; o++) {
+    in[o] *= f;
     value[o] = creal(in[o]);
     if (slope) slope[o] = cimag(in[o]) / tiny;
   }

@@ -22,16 +22,20 @@ void plain_coefficients(int l1, int l2, int l3, double c[7][7][7]);
 double complex plain_cutoff(const mlff_nequip_basis *basis, double complex r);
 /* r0: radius of the pair, for a transform. */
 double complex plain_radial(const mlff_nequip_basis *basis, double r0, double frequency, double complex r);
+/* The same without the cutoff function. */
+double complex plain_function(const mlff_nequip_basis *basis, double r0, double frequency, double complex r);
 
 /* The radial network but its last matrix: matrices [width[k]][inputs], act = silu times gain, or with is_density
- * tanh of the square. */
+ * tanh of the square. With is_normed: biases and layer norms, affine [3][width[k]]; the last layer of a density has the
+ * bias only. The cutoff function then multiplies the units and, unless is_density, is one more. */
 typedef struct plain_network {
   mlff_nequip_basis basis;
   const double *frequency;
   int n_hidden, width[4];
   const double *weight[4];
-  double gain, r0;
-  int is_density;
+  double gain, r0, epsilon;
+  int is_density, is_normed;
+  const double *pair_bias, *affine[4];
 } plain_network;
 
 /* Units of the last hidden layer at r, and their slopes when `slope` is not NULL. */

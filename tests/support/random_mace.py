@@ -36,12 +36,40 @@ def block(
     }
 
 
+def nonlinear(block):
+    """The same with non-linear blocks, and all that models with them have in common."""
+    n, n_layers, orders = block["n_channels"], block["n_layers"], range(block["n_orders"])
+    return {
+        **block,
+        "skip": ["features"] * n_layers,
+        "divisor": ["density"] * n_layers,
+        "product_weights": "common",
+        "readouts": "last",
+        "n_readout_layers": 2,
+        "radial_network": {**block["radial_network"], "activation_norm": 1.0, "fan_in": "none"},
+        "nonlinear": {
+            "n_edge_first": max(n - 1, 1),
+            "n_edge": [max(n - 2 - l, 1) for l in orders],
+            "n_density": 9,
+            "norm_epsilon": 1e-5,
+            "activation_norm": 0.595529907587252,
+            "gate_norm": 0.5415048482132931,
+        },
+    }
+
+
 def tensors(head, seed):
     """Normally distributed weights, frequencies near those of Bessel functions."""
     p, rng, found = head["mace"], np.random.default_rng(seed), {}
     orders = [l for l in range(p["lmax"] + 1) for _ in range(2 * l + 1)]
     for name, shape in modelfile.mace_shapes(head).items():
         found[name] = rng.standard_normal(shape)
+        if name.endswith("alpha"):
+            found[name] = 3.0 + 0.1 * found[name]
+        elif "nonlinear" in p and len(shape) == 2 and ("radial_mlp" in name or "density" in name):
+            found[name] /= np.sqrt(shape[1])
+        elif "linear_2" in name or "linear_res" in name:
+            found[name] *= 0.4
         if name == "covalent_radii":
             found[name] = np.array([RADII.get(e, 1.0) for e in head["elements"]])
         elif name == "radial_frequencies":

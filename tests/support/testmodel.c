@@ -292,8 +292,8 @@ static test_model make_nequip(int variant)
   return test_model_nequip(o);
 }
 
-/* One to three layers; variant 0 sees its neighbors only, variant 4 has the repulsion of MACE, simulated GPUs run
- * variant 1. */
+/* One to three layers; variant 0 sees its neighbors only, variant 4 has the repulsion of MACE, variants 6 and 7 have
+ * non-linear blocks. Simulated GPUs run variant 1. */
 static test_model make_mace(int variant)
 {
   test_model_options o = test_three_elements();
@@ -309,6 +309,9 @@ static test_model make_mace(int variant)
   o.selects = variant % 2;
   o.transform = variant % 3;
   o.densities = variant == 1 ? 3 : variant == 4 ? 5 : 0;
+  o.is_nonlinear = variant >= 6;
+  o.is_common = o.reads_last = variant == 6;
+  o.reads_twice = variant == 7;
   test_model model = test_model_mace(o);
   if (variant == 4) test_model_repel_mace(&model);
   return model;
@@ -338,7 +341,7 @@ const test_arch test_archs[] = {
     {.name = "ani", .n_variants = TEST_N_ANI + 1, .make = make_ani, .step = 3e-6, .derivative = 1e-7},
     {.name = "orb", .n_variants = 3, .make = make_orb},
     {.name = "nequip", .n_variants = 7, .make = make_nequip, .step = 1e-4, .derivative = 1e-8, .small = 3},
-    {.name = "mace", .n_variants = 6, .make = make_mace, .step = 1e-4, .derivative = 1e-8, .small = 1},
+    {.name = "mace", .n_variants = 8, .make = make_mace, .step = 1e-4, .derivative = 1e-8, .small = 1},
     {.name = "tensornet", .n_variants = 6, .make = make_tensornet, .step = 1e-4, .derivative = 1e-8, .small = 1},
     {.name = NULL},
 };

@@ -73,10 +73,13 @@ typedef struct test_model_options {
   int is_sevennet; /* all that is not as in Nequix                                   */
   int is_package;  /* all that is not as in Nequix in models of the package nequip   */
   /* mace; n_features channels of each order, lmax of harmonics, n_readout < 0: linear, the others as nequip */
-  int n_orders;  /* [1] of features                                                */
-  int selects;   /* layers 0, 2, ... have matrices of the element on messages      */
-  int densities; /* bit t: messages of layer t are divided by a density            */
-  int transform; /* of distances: 1 Agnesi; 2 Soft, Gaussian functions, tanh       */
+  int n_orders;                /* [1] of features                                                */
+  int selects;                 /* layers 0, 2, ... have matrices of the element on messages      */
+  int densities;               /* bit t: messages of layer t are divided by a density            */
+  int transform;               /* of distances: 1 Agnesi; 2 Soft, Gaussian functions, tanh       */
+  int is_nonlinear;            /* blocks; then no selects, and all layers have densities         */
+  int is_common;               /* weights of products do not depend on the element               */
+  int reads_last, reads_twice; /* no readout but that of the last layer; two hidden layers     */
   /* tensornet; basis gaussian, otherwise smooth Bessel functions; n_features, n_interactions, n_basis as painn */
   const char *activation;  /* [silu]; tanh, sigmoid, softplus                               */
   int is_so3, from_center; /* not invariant under inversion; strictly local                */

@@ -1,6 +1,6 @@
 """The `mace` part of mlff_tools.convert: MACE networks from a description with safetensors weights.
 
-Weights keep their bits; no factor is folded in. Non-linear blocks and cutoff functions of weights are refused by name.
+Weights keep their bits; no factor is folded in.
 """
 
 import os
@@ -14,12 +14,14 @@ from .common import head_of, require, require_all, symbols_of
 from .mace_file import CITATION
 
 MIN_DISTANCE = 0.6  # A: nearer than any bond
-SKIPS = {"message": "messages", "species": "features"}
+# Kind of the blocks -> cutoff_applied_to, radial_mlp.kind, what the skips of a description are in a model file.
+KINDS = {
+    "plain": ("basis", "scaled", {"message": "messages", "species": "features"}),
+    "nonlinear": ("weights", "layer_norm", {"linear": "features"}),
+}
 # What a description may say; other values are refused.
 EXPECTED = {
     "cutoff_function.kind": "polynomial",
-    "cutoff_applied_to": "basis",
-    "radial_mlp.kind": "scaled",
     "radial_mlp.activation": "silu",
     "spherical_harmonics.normalization": "component",
     "tensor_product.kind": "uvu",
@@ -34,18 +36,31 @@ EXPECTED = {
 
 def _check(source, where):
     require_all(source, EXPECTED, where)
-    for t, layer in enumerate(source["layer"]):
-        require(where, f"layer {t}: kind", layer["kind"], "plain")
-        require(where, f"layer {t}: agnostic_product", layer["agnostic_product"], False)
-        if layer["skip"] not in SKIPS:
+    layers, kind = source["layer"], source["layer"][0]["kind"]
+    if kind not in KINDS:
+        raise ModelError(f"{where}: layer 0: kind is {kind!r}, which is not supported")
+    cutoff_applied_to, network, skips = KINDS[kind]
+    require(where, "cutoff_applied_to", source["cutoff_applied_to"], cutoff_applied_to)
+    require(where, "radial_mlp.kind", source["radial_mlp"]["kind"], network)
+    for t, layer in enumerate(layers):
+        require(where, f"layer {t}: kind", layer["kind"], kind)
+        require(where, f"layer {t}: agnostic_product", layer["agnostic_product"], layers[0]["agnostic_product"])
+        if layer["skip"] not in skips:
             raise ModelError(f"{where}: layer {t}: skip is {layer['skip']!r}, which is not supported")
+        if kind == "nonlinear":
+            require(where, f"layer {t}: gate", layer["gate"], layers[0]["gate"])
+            require(where, f"layer {t}: gate.scalar_activation", layer["gate"]["scalar_activation"], "silu")
+            require(where, f"layer {t}: gate.gate_activation", layer["gate"]["gate_activation"], "sigmoid")
+    last = len(layers) - 1
     for readout in source["readout"]:
-        last = readout["layer"] == len(source["layer"]) - 1
         if readout["kind"] != "linear":
-            require(where, f"readout {readout['layer']}", readout["kind"], "mlp" if last else "linear")
+            if readout["kind"] not in ("mlp", "bias_mlp") or readout["layer"] != last:
+                raise ModelError(f"{where}: readout {readout['layer']}: {readout['kind']!r} is not supported there")
             if readout["activation"] not in ("silu", "tanh"):
                 raise ModelError(f"{where}: readout: activation is {readout['activation']!r}: use silu or tanh")
-    require(where, "layers with a readout", [r["layer"] for r in source["readout"]], list(range(len(source["layer"]))))
+    found = [r["layer"] for r in source["readout"]]
+    if found != [last]:
+        require(where, "layers with a readout", found, list(range(last + 1)))
 
 
 def _head_of(source, name, where):
@@ -119,19 +134,40 @@ def _degree(layer):
     return max(max(degrees, default=1) for degrees in layer["product"].values())
 
 
+def _nonlinear(source, tensors):
+    """What the blocks have beyond plain ones."""
+    layers, gate = source["layer"], source["layer"][0]["gate"]
+    widths = [[n for n, _ in layer["irreps_edge"]] for layer in layers]
+    densities = {len(tensors[f"layers.{t}.density.0"]) for t in range(len(layers))}
+    if any(width != widths[1] for width in widths[2:]) or len(densities) > 1:
+        raise ModelError(
+            f"edges with {widths} channels, densities with {sorted(densities)} units: layers must be alike"
+        )
+    return {
+        "n_edge_first": widths[0][0],
+        "n_edge": widths[-1],
+        "n_density": densities.pop(),
+        "norm_epsilon": float(source["radial_mlp"]["norm_epsilon"]),
+        "activation_norm": float(gate["act_norm"]),
+        "gate_norm": float(gate["gate_norm"]),
+    }
+
+
 def _block(source, tensors, out):
     layers, n_channels = source["layer"], source["layer"][0]["irreps_message"][0][0]
-    widths = {n for layer in layers for key in ("irreps_edge", "irreps_message", "irreps_out") for n, _ in layer[key]}
+    nonlinear = layers[0]["kind"] == "nonlinear"
+    keys = ("irreps_in", "irreps_message", "irreps_out") + (() if nonlinear else ("irreps_edge",))
+    widths = {n for layer in layers for key in keys for n, _ in layer[key]}
     if widths != {n_channels}:
         raise ModelError(f"features with {sorted(widths)} channels: different numbers are not supported")
     readout = source["readout"][-1]
-    return {
+    block = {
         "n_layers": len(layers),
         "lmax": source["lmax"],
         "n_orders": len(layers[0]["irreps_out"]) if len(layers) > 1 else 1,
         "n_channels": n_channels,
         "degree": [_degree(layer) for layer in layers],
-        "skip": [SKIPS[layer["skip"]] for layer in layers],
+        "skip": [KINDS[layer["kind"]][2][layer["skip"]] for layer in layers],
         "products": _products(source, tensors, out),
         "divisor": ["density" if layer["density"] else "average" for layer in layers],
         "avg_num_neighbors": [float(layer["avg_num_neighbors"] or 1.0) for layer in layers],
@@ -140,18 +176,27 @@ def _block(source, tensors, out):
         "cutoff_function": {"kind": "polynomial", "p": float(source["cutoff_function"]["p"])},
         "radial_network": {
             "hidden": source["radial_mlp"]["layers"][1:],
-            "activation_norm": float(source["radial_mlp"]["act_norm"]),
-            "fan_in": "sqrt",
+            "activation_norm": 1.0 if nonlinear else float(source["radial_mlp"]["act_norm"]),
+            "fan_in": "none" if nonlinear else "sqrt",
         },
         "n_readout": readout.get("width", 0),
         "activation": readout.get("activation", "silu"),
         "activation_norm": float(readout.get("act_norm", 1.0)),
     }
+    if nonlinear:
+        block["nonlinear"] = _nonlinear(source, tensors)
+    if layers[0]["agnostic_product"]:
+        block["product_weights"] = "common"
+    if len(source["readout"]) < len(layers):
+        block["readouts"] = "last"
+    if readout["kind"] == "bias_mlp":
+        block["n_readout_layers"] = 2
+    return block
 
 
 def _readout(source, tensors, head, out):
-    """Rows of the readouts that belong to one head."""
-    n_heads, last = len(source["heads"]), len(source["layer"]) - 1
+    """Rows of the readouts that belong to one head; returns the bias of its energy."""
+    n_heads = len(source["heads"])
     for readout in source["readout"]:
         t = readout["layer"]
         if readout["kind"] == "linear":
@@ -159,7 +204,14 @@ def _readout(source, tensors, head, out):
             continue
         mine = slice(head * readout["width"], (head + 1) * readout["width"])
         out[f"readout.{t}.0"] = tensors[f"readout.{t}.0"][mine]
-        out[f"readout.{last}.1"] = tensors[f"readout.{t}.1"][head : head + 1, mine] / np.sqrt(n_heads)
+        if readout["kind"] == "mlp":
+            out[f"readout.{t}.1"] = tensors[f"readout.{t}.1"][head : head + 1, mine] / np.sqrt(n_heads)
+            continue
+        out[f"readout.{t}.1"] = tensors[f"readout.{t}.1"][mine, mine] / np.sqrt(n_heads)
+        out[f"readout.{t}.1.bias"] = tensors[f"readout.{t}.1.bias"][mine]
+        out[f"readout.{t}.2"] = tensors[f"readout.{t}.2"][head : head + 1, mine] / np.sqrt(n_heads)
+        return float(tensors[f"readout.{t}.2.bias"][head])
+    return 0.0
 
 
 def described_model(source, tensors, head_name, where):
@@ -168,16 +220,17 @@ def described_model(source, tensors, head_name, where):
     head, out = _head_of(source, head_name, where), {}
     block = _block(source, tensors, out)
     try:
-        _readout(source, tensors, head, out)
+        bias = _readout(source, tensors, head, out)
         out["energy_scale"] = tensors["scale"][head : head + 1].astype(np.float64)
-        offsets = tensors["atomic_energies"][head].astype(np.float64) + float(tensors["shift"][head])
+        shift = float(tensors["shift"][head]) + float(out["energy_scale"][0]) * bias
+        offsets = tensors["atomic_energies"][head].astype(np.float64) + shift
         elements = symbols_of(source["atomic_numbers"], where)
         made = head_of(elements, source["cutoff"], {e: float(x) for e, x in zip(elements, offsets)}, block, "mace")
         made.update(_repulsion(source, elements, out["energy_scale"][0], where))
         if block["distance_transform"]["kind"] != "none":
             out["covalent_radii"] = np.array(source["covalent_radii"], dtype=np.float64)
         for t, layer in enumerate(source["layer"]):
-            if layer["density"]:
+            if layer["density"] and layer["kind"] == "plain":
                 out[f"layers.{t}.density"] = tensors[f"layers.{t}.density.0"]
         for name in modelfile.mace_shapes(made):
             if name not in out:

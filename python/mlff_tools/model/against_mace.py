@@ -39,7 +39,7 @@ def _check(head, tensors, kinds, averages):
     refuse(
         "mace-torch",
         {
-            "radial_network.fan_in": (p["radial_network"]["fan_in"], "sqrt"),
+            "radial_network.fan_in": (p["radial_network"]["fan_in"], "none" if "nonlinear" in p else "sqrt"),
             "number of kinds of blocks after the first layer": (len(set(kinds[1:])), min(1, p["n_layers"] - 1)),
             "number of avg_num_neighbors": (len(averages), 1),
             "hidden units in the readout of its last layer": (p["n_readout"] > 0, p["n_layers"] > 1),
@@ -47,6 +47,27 @@ def _check(head, tensors, kinds, averages):
     )
     if "repulsion" in head:
         refuse("mace-torch", {"repulsion.scale": (head["repulsion"]["scale"], float(tensors["energy_scale"][0]))})
+
+
+def _nonlinear_options(p, blocks, o3):
+    """Options of the package's constructor that models with non-linear blocks have."""
+    options = {
+        "use_agnostic_product": p.get("product_weights") == "common",
+        "use_last_readout_only": p.get("readouts") == "last",
+    }
+    if p.get("n_readout_layers", 1) == 2:
+        options["readout_cls"] = blocks.NonLinearBiasReadoutBlock
+    if "nonlinear" not in p:
+        return options
+    first, rest = p["nonlinear"]["n_edge_first"], p["nonlinear"]["n_edge"]
+    if first not in (p["n_channels"], rest[0]):
+        raise Unsupported(f"mace-torch cannot have {first} channels on the edges of layer 0")
+    return {
+        **options,
+        "apply_cutoff": False,
+        "edge_irreps": o3.Irreps([(n, (l, (-1) ** l)) for l, n in enumerate(rest)]),
+        "use_edge_irreps_first": first != p["n_channels"],
+    }
 
 
 class MACE:
@@ -63,6 +84,7 @@ class MACE:
         c, kinds = p["n_channels"], list(zip(p["skip"], p["divisor"]))
         averages = {n for n, d in zip(p["avg_num_neighbors"], p["divisor"]) if d == "average"} or {1.0}
         _check(head, tensors, kinds, averages)
+        classes = ["RealAgnosticResidualNonLinearInteractionBlock" if "nonlinear" in p else BLOCKS[k] for k in kinds]
         self.model = ScaleShiftMACE(
             atomic_inter_scale=float(tensors["energy_scale"][0]),
             atomic_inter_shift=0.0,
@@ -73,8 +95,8 @@ class MACE:
             num_polynomial_cutoff=int(p["cutoff_function"]["p"]),
             pair_repulsion="repulsion" in head,
             max_ell=p["lmax"],
-            interaction_cls=getattr(blocks, BLOCKS[kinds[-1]]),
-            interaction_cls_first=getattr(blocks, BLOCKS[kinds[0]]),
+            interaction_cls=getattr(blocks, classes[-1]),
+            interaction_cls_first=getattr(blocks, classes[0]),
             num_interactions=p["n_layers"],
             num_elements=len(head["elements"]),
             hidden_irreps=o3.Irreps([(c, (l, (-1) ** l)) for l in range(p["n_orders"])]),
@@ -86,6 +108,7 @@ class MACE:
             gate=torch.tanh if p["activation"] == "tanh" else torch.nn.functional.silu,
             radial_MLP=p["radial_network"]["hidden"],
             use_reduced_cg=False,
+            **_nonlinear_options(p, blocks, o3),
         ).eval()
         self._check_norms(p)
         self.elements = {e: k for k, e in enumerate(head["elements"])}
@@ -101,7 +124,13 @@ class MACE:
             raise Unsupported("mace-torch has parameters that the model file lacks: is this version supported?")
 
     def _check_norms(self, p):
-        norms = [(self.model.interactions[0].conv_tp_weights.layer0.act.cst, p["radial_network"]["activation_norm"])]
+        block, norms = self.model.interactions[0], []
+        if "nonlinear" in p:
+            gate = block.equivariant_nonlin
+            norms += [(gate._scalar_cst, p["nonlinear"]["activation_norm"])]
+            norms += [(gate._gate_cst, p["nonlinear"]["gate_norm"])]
+        else:
+            norms.append((block.conv_tp_weights.layer0.act.cst, p["radial_network"]["activation_norm"]))
         if p["n_readout"]:
             norms.append((self.model.readouts[-1].non_linearity.acts[0].cst, p["activation_norm"]))
         for norm, value in norms:
@@ -177,20 +206,44 @@ class MACE:
         model = self.model
         self._linear(model.node_embedding.linear, {0: tensors["embedding"]})
         for t, (block, product) in enumerate(zip(model.interactions, model.products)):
-            for k in range(len(p["radial_network"]["hidden"]) + 1):
-                layer = getattr(block.conv_tp_weights, f"layer{k}")
-                self._put(layer, "weight", tensors[f"layers.{t}.radial_mlp.{k}"].T)
-            if p["divisor"][t] == "density":
-                self._put(block.density_fn.layer0, "weight", tensors[f"layers.{t}.density"].T)
-            for layer, kind in ((block.linear_up, "linear_up"), (block.linear, "linear")):
-                self._linear(layer, _orders(tensors, f"layers.{t}.{kind}"))
-            self._selector(block.skip_tp, _orders(tensors, f"layers.{t}.skip"))
+            (self._fill_nonlinear if "nonlinear" in p else self._fill_plain)(p, tensors, t, block)
+            self._linear(block.linear_up, _orders(tensors, f"layers.{t}.linear_up"))
             self._product(product, tensors, t, p["degree"][t], p["lmax"])
             self._linear(product.linear, _orders(tensors, f"layers.{t}.product.linear"))
-        for t, readout in enumerate(model.readouts):
-            names = ("linear_1", "linear_2") if hasattr(readout, "linear_1") else ("linear",)
+        for t, readout in enumerate(model.readouts, p["n_layers"] - len(model.readouts)):
+            names = [name for name in ("linear", "linear_1", "linear_mid", "linear_2") if hasattr(readout, name)]
             for k, name in enumerate(names):
                 self._linear(getattr(readout, name), {0: tensors[f"readout.{t}.{k}"]})
+            if len(names) == 3:
+                self._put(readout.linear_mid, "bias", tensors[f"readout.{t}.1.bias"])
+                self._put(readout.linear_2, "bias", np.zeros(1))  # in the offsets of energies
+
+    def _fill_plain(self, p, tensors, t, block):
+        for k in range(len(p["radial_network"]["hidden"]) + 1):
+            layer = getattr(block.conv_tp_weights, f"layer{k}")
+            self._put(layer, "weight", tensors[f"layers.{t}.radial_mlp.{k}"].T)
+        if p["divisor"][t] == "density":
+            self._put(block.density_fn.layer0, "weight", tensors[f"layers.{t}.density"].T)
+        self._linear(block.linear, _orders(tensors, f"layers.{t}.linear"))
+        self._selector(block.skip_tp, _orders(tensors, f"layers.{t}.skip"))
+
+    def _fill_nonlinear(self, p, tensors, t, block):
+        name = f"layers.{t}."
+        for network, part in ((block.conv_tp_weights, "radial_mlp"), (block.density_fn, "density")):
+            for k, layer in enumerate(network.net[::3]):
+                for key, kind in (("weight", ""), ("bias", ".bias")):
+                    self._put(layer, key, tensors[f"{name}{part}.{k}{kind}"])
+            for k, norm in enumerate(network.net[1::3]):
+                norm.eps = p["nonlinear"]["norm_epsilon"]
+                for key, kind in (("weight", "norm"), ("bias", "norm_bias")):
+                    self._put(norm, key, tensors[f"{name}{part}.{k}.{kind}"])
+        for layer, kind in ((block.source_embedding, "source"), (block.target_embedding, "target")):
+            self._linear(layer, {0: tensors[name + kind]})
+        for layer, kind in ((block.linear_1, "linear"), (block.linear_2, "linear_2"), (block.linear_res, "linear_res")):
+            self._linear(layer, _orders(tensors, name + kind))
+        self._linear(block.skip_tp, _orders(tensors, name + "skip"))
+        for key in ("alpha", "beta"):
+            self._put(block, key, tensors[name + key][0])
 
     def evaluate(self, s):
         torch = self.torch

@@ -251,42 +251,82 @@ def nequix_order(head):
     return [*names, "readout.0"]
 
 
+def mace_edge_channels(p, t):
+    """Order -> channels of the features that layer t of a `mace` model sends to neighbors."""
+    edges = p.get("nonlinear")
+    if t == 0:
+        return {0: edges["n_edge_first"] if edges else p["n_channels"]}
+    return dict(enumerate(edges["n_edge"] if edges else [p["n_channels"]] * p["n_orders"]))
+
+
+def _normed_network_shapes(name, widths):
+    """Name -> shape of the tensors of a radial network with layer norms."""
+    shapes, last = {}, len(widths) - 2
+    for k, (n_in, n_out) in enumerate(itertools.pairwise(widths)):
+        shapes[f"{name}.{k}"] = (n_out, n_in)
+        for part in ("bias", "norm", "norm_bias") if k < last else ("bias",):
+            shapes[f"{name}.{k}.{part}"] = (n_out,)
+    return shapes
+
+
+def _mace_radial_shapes(p, t, n_elements, n_weights):
+    """Name -> shape of the tensors of layer t that depend on distances, and of what non-linear blocks add."""
+    c, n_basis, hidden, extra = p["n_channels"], p["radial_basis"]["n"], p["radial_network"]["hidden"], {}
+    name, more = f"layers.{t}.", p.get("nonlinear")
+    if more is None:
+        for k, (n_in, n_out) in enumerate(itertools.pairwise([n_basis, *hidden, n_weights])):
+            extra[f"{name}radial_mlp.{k}"] = (n_out, n_in)
+        return {**({f"{name}density": (1, n_basis)} if p["divisor"][t] == "density" else {}), **extra}
+    extra[f"{name}source"] = extra[f"{name}target"] = (c, n_elements)
+    extra.update(_normed_network_shapes(f"{name}radial_mlp", [n_basis + 2 * c, *hidden, n_weights]))
+    extra.update(_normed_network_shapes(f"{name}density", [n_basis + 2 * c, more["n_density"], 1]))
+    extra[f"{name}alpha"] = extra[f"{name}beta"] = (1,)
+    for l in range(p["lmax"] + 1):
+        extra[f"{name}linear_2.l{l}"] = (c, c)
+    for l, n in mace_edge_channels(p, t).items():
+        extra[f"{name}linear_res.l{l}"] = (c if l else c * (p["lmax"] + 1), n)
+    return extra
+
+
 def mace_shapes(head):
     """Name -> shape of every tensor of a `mace` model."""
     p, n_elements = head["mace"], len(head["elements"])
     c, last, products = p["n_channels"], p["n_layers"] - 1, iter(p["products"])
     n_basis, functions = p["radial_basis"]["n"], {"bessel": "radial_frequencies", "gaussian": "radial_centers"}
     shapes = {"energy_scale": (1,), "embedding": (c, n_elements), functions[p["radial_basis"]["kind"]]: (n_basis,)}
+    n_products, is_nonlinear = 1 if p.get("product_weights") == "common" else n_elements, "nonlinear" in p
     if p["distance_transform"]["kind"] != "none":
         shapes["covalent_radii"] = (n_elements,)
     for t in range(p["n_layers"]):
-        name, inputs = f"layers.{t}.", dict.fromkeys(range(p["n_orders"] if t else 1), c)
+        name, inputs = f"layers.{t}.", mace_edge_channels(p, t)
         paths, n_weights = nequip_paths(inputs, range(p["lmax"] + 1), p["lmax"], True)
-        if p["divisor"][t] == "density":
-            shapes[f"{name}density"] = (1, n_basis)
-        widths = [n_basis, *p["radial_network"]["hidden"], n_weights]
-        for k, (n_in, n_out) in enumerate(itertools.pairwise(widths)):
-            shapes[f"{name}radial_mlp.{k}"] = (n_out, n_in)
-        for l in inputs:
-            shapes[f"{name}linear_up.l{l}"] = (c, c)
+        shapes.update(_mace_radial_shapes(p, t, n_elements, n_weights))
+        for l, n in inputs.items():
+            shapes[f"{name}linear_up.l{l}"] = (n, c)
         for l in range(p["lmax"] + 1):
-            shapes[f"{name}linear.l{l}"] = (c, sum(path.mul for path in paths if path.l3 == l))
+            n_out = c * (p["lmax"] + 1) if is_nonlinear and l == 0 else c
+            shapes[f"{name}linear.l{l}"] = (n_out, sum(path.mul for path in paths if path.l3 == l))
         orders = range(p["n_orders"] if t < last else 1)
         skipped = range(p["lmax"] + 1) if p["skip"][t] == "messages" else [l for l in orders if l in inputs]
         for l in skipped:
-            shapes[f"{name}skip.l{l}"] = (n_elements, c, c)
+            shapes[f"{name}skip.l{l}"] = (c, c) if is_nonlinear else (n_elements, c, c)
         for l in orders:
             shapes[f"{name}product.linear.l{l}"] = (c, c)
             for degree in range(1, p["degree"][t] + 1):
                 n_rows, n_weights = next(products, 0), next(products, 0)
                 if n_rows:
                     shapes[f"{name}product.l{l}.degree_{degree}.rows"] = (n_rows, degree + 3)
-                    shapes[f"{name}product.l{l}.degree_{degree}.weight"] = (n_elements, n_weights, c)
-        n_hidden = p["n_readout"] if t == last else 0
-        shapes[f"readout.{t}.0"] = (n_hidden or 1, c)
-        if n_hidden:
-            shapes[f"readout.{t}.1"] = (1, n_hidden)
+                    shapes[f"{name}product.l{l}.degree_{degree}.weight"] = (n_products, n_weights, c)
+        if t == last or p.get("readouts", "all") == "all":
+            shapes.update(_mace_readout_shapes(p, t))
     return shapes
+
+
+def _mace_readout_shapes(p, t):
+    n, is_last = p["n_readout"], t == p["n_layers"] - 1
+    widths = [p["n_channels"], *([n] * p.get("n_readout_layers", 1) if n and is_last else []), 1]
+    shapes = {f"readout.{t}.{k}": (n_out, n_in) for k, (n_in, n_out) in enumerate(itertools.pairwise(widths))}
+    return {**shapes, f"readout.{t}.1.bias": (n,)} if len(widths) == 4 else shapes
 
 
 def tensornet_shapes(head):

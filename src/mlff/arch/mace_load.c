@@ -3,26 +3,13 @@
  * Computed in double on the host. Normalisations are folded into matrices and coefficients. Matrices of elements that
  * are not used are left out.
  */
-#include "mace.h"
-#include "nequip_load.h"
+#include "mace_load.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { ORDERS = NEQUIP_ORDERS, HARMONICS = MLFF_NEQUIP_HARMONICS, MOST_DEGREE = 3 };
-
-/* Keys of the block that only loading needs. */
-typedef struct mace_block {
-  nequip_loader *in;
-  const mlff_yaml *yaml;
-  int n_channels, n_readout;
-  const double *degree;                     /* [n_layers] of the polynomials */
-  const char *const *skip, *const *divisor; /* [n_layers] */
-  const double *products;                   /* rows and weights of each polynomial */
-  double *average;                          /* [n_layers] divides messages; 1 with a density */
-  int n_products, next_product;             /* numbers in `products`, and the first one that is not yet used */
-} mace_block;
 
 static mlff_status no_memory(const mace_block *b)
 {
@@ -127,7 +114,8 @@ static mlff_status read_table(mace_block *b, int t, int l, mace_table *table)
   const int n = table->n_rows, width = table->degree + 3, lmax = in->net->lmax;
   char name[64];
   if (n == 0) return MLFF_OK;
-  const int64_t rows[2] = {n, width}, weights[3] = {in->head->n_elements, table->n_weights, b->n_channels};
+  const int64_t rows[2] = {n, width},
+                weights[3] = {b->is_common ? 1 : in->head->n_elements, table->n_weights, b->n_channels};
   snprintf(name, sizeof name, "layers.%d.product.l%d.degree_%d.rows", t, l, table->degree);
   MLFF_TRY(mlff_modelfile_tensor(in->file, name, 2, rows, &table->rows, in->error));
   for (int r = 0; r < n; r++) {
@@ -240,7 +228,8 @@ static void add_table(const mace_block *b, const mace_table *table, const mace_t
     const int at = table->degree == 1 ? tree->one[i] : table->degree == 2 ? tree->two[i][j] : tree->three[i][j][k];
     for (int s = 0; s < in->head->n_elements; s++) {
       if (in->slot[s] < 0) continue;
-      const double *w = table->weights + ((size_t) s * (size_t) table->n_weights + (size_t) row[width - 2]) * n;
+      const double *w =
+          table->weights + ((b->is_common ? 0 : (size_t) s) * (size_t) table->n_weights + (size_t) row[width - 2]) * n;
       double *out = coef + ((size_t) in->slot[s] * (size_t) n_coef + (size_t) at) * padded;
       for (size_t c = 0; c < n; c++) out[c] += row[width - 1] * w[c];
     }
@@ -285,26 +274,43 @@ static mlff_status read_polynomial(mace_block *b, int t, mace_layer *mace)
 
 /* ---- readouts ---------------------------------------------------------------------------------------------------- */
 
+/* A matrix of the readout of layer t, or with n_in = 0 the bias of its second layer, times scale. */
+static mlff_status read_hidden(mace_block *b, int t, int k, int n_out, int n_in, double scale, mlff_buf *buf)
+{
+  nequip_loader *in = b->in;
+  const char *name = n_in ? "readout.%d.%d" : "readout.%d.%d.bias";
+  const int64_t n = (int64_t) n_out * (n_in ? n_in : 1);
+  double *w = NULL;
+  MLFF_TRY(mlff_modelfile_matrix(in->file, in->error, n_out, n_in, &w, name, t, k));
+  for (int64_t q = 0; q < n; q++) w[q] *= scale;
+  const mlff_status status = mlff_buf_fill(in->net->backend, buf, w, n, in->error);
+  free(w);
+  return status;
+}
+
 /* The scale of the energy is folded into the last matrix. */
 static mlff_status read_readout(mace_block *b, int t, double energy_scale, mace_layer *mace)
 {
   nequip_loader *in = b->in;
-  const int n = b->n_channels, padded = nequip_padded(n);
-  const int n_hidden = mace->n_hidden = nequip_is_last(in->net, t) ? b->n_readout : 0, n_rows = n_hidden ? n_hidden : 1;
-  double *w = NULL, *last = NULL, *rows = nequip_zeros((size_t) n_rows * (size_t) padded);
+  const int n = b->n_channels, padded = nequip_padded(n), is_last = nequip_is_last(in->net, t);
+  const int n_hidden = mace->n_hidden = is_last ? b->n_readout : 0, n_rows = n_hidden ? n_hidden : 1;
+  mace->has_readout = is_last || !b->is_last_only;
+  if (!mace->has_readout) return MLFF_OK;
+  double *w = NULL, *rows = nequip_zeros((size_t) n_rows * (size_t) padded);
   mlff_status status = rows ? MLFF_OK : no_memory(b);
   if (!status) status = mlff_modelfile_matrix(in->file, in->error, n_rows, n, &w, "readout.%d.0", t);
   for (int h = 0; !status && h < n_rows; h++)
     for (int c = 0; c < n; c++)
       rows[h * padded + c] = (n_hidden ? 1.0 : energy_scale) / sqrt(n) * w[(size_t) h * (size_t) n + (size_t) c];
   if (!status) status = mlff_buf_fill(in->net->backend, &mace->weight, rows, (int64_t) n_rows * padded, in->error);
-  if (!status && n_hidden) status = mlff_modelfile_matrix(in->file, in->error, 1, n_hidden, &last, "readout.%d.1", t);
-  for (int h = 0; !status && h < n_hidden; h++) last[h] *= energy_scale / sqrt(n_hidden);
-  if (!status && n_hidden) status = mlff_buf_fill(in->net->backend, &mace->last, last, n_hidden, in->error);
   free(w);
-  free(last);
   free(rows);
-  return status;
+  if (status || !n_hidden) return status;
+  if (b->n_readout_layers == 2) {
+    MLFF_TRY(read_hidden(b, t, 1, n_hidden, n_hidden, 1 / sqrt(n_hidden), &mace->middle));
+    MLFF_TRY(read_hidden(b, t, 1, n_hidden, 0, 1.0, &mace->middle_bias));
+  }
+  return read_hidden(b, t, b->n_readout_layers, 1, n_hidden, energy_scale / sqrt(n_hidden), &mace->last);
 }
 
 /* ---- densities --------------------------------------------------------------------------------------------------- */
@@ -333,7 +339,7 @@ static mlff_status make_density(mace_block *b, const double *matrix)
   mace_density *density = net->density;
   const int n_pairs = nequip_n_pairs(net), width = net->n_layers;
   const int64_t n_rows = net->n_rows * N;
-  mlff_nequip_terms_args network = density->network;
+  mlff_nequip_terms_args network = density->args;
   double unit[N * N] = {0}, ones[N], *rows = nequip_zeros((size_t) (n_pairs * n_rows));
   double *bias = nequip_zeros((size_t) net->n_slots * N);
   mlff_status status = rows && bias ? MLFF_OK : no_memory(b);
@@ -361,16 +367,18 @@ static mlff_status read_density(mace_block *b)
   nequip_net *net = in->net;
   const int64_t n = (int64_t) net->n_layers * net->network.basis.n;
   if (!(net->density = calloc(1, sizeof *net->density))) return no_memory(b);
-  mlff_nequip_terms_args *network = &net->density->network;
+  mlff_nequip_terms_args *network = &net->density->args;
   *network = net->network;
   network->n_hidden = 1;
   network->width[0] = net->n_layers;
   network->is_density = 1;
   if (net->is_exact) network->n_terms = nequip_padded(net->n_layers);
+  if (b->is_nonlinear) return mace_read_normed_density(b);
   double *matrix = nequip_zeros((size_t) n);
   mlff_status status = matrix ? read_density_matrix(b, matrix) : no_memory(b);
   if (!status) status = make_density(b, matrix);
-  if (!status && net->is_exact) status = mlff_buf_fill(net->backend, &net->density->hidden, matrix, n, in->error);
+  if (!status && net->is_exact)
+    status = mlff_buf_fill(net->backend, &net->density->networks[0].weight[0], matrix, n, in->error);
   free(matrix);
   return status;
 }
@@ -385,13 +393,15 @@ static void shape_layer(mace_block *b, int t)
   const int n_orders = net->lmax + 1;
   int n[ORDERS], sums[ORDERS];
   nequip_side_start(&in->scalars);
-  nequip_side_add(&in->scalars, b->n_channels);
+  for (int l = 0; l < (b->is_nonlinear ? n_orders : 1); l++) nequip_side_add(&in->scalars, b->n_channels);
   nequip_list_paths(in, n_orders);
   for (int l = 0; l < n_orders; l++) {
     n[l] = nequip_padded(b->n_channels);
     sums[l] = in->sums[l].n;
   }
   layer->x = nequip_make_row(n_orders_of(b, t), n);
+  layer->a = nequip_make_row(n_orders, n);
+  n[0] = in->scalars.n;
   layer->z = nequip_make_row(n_orders, n);
   layer->sums = nequip_make_row(n_orders, sums);
   for (int k = 0; k < in->n_paths; k++) in->paths[k].out += layer->sums.offset[in->paths[k].l3];
@@ -407,10 +417,14 @@ static mlff_status read_messages(mace_block *b, int t)
   MLFF_TRY(nequip_make_couplings(in, layer));
   nequip_side_start(&in->rows);
   nequip_side_add(&in->rows, b->n_channels);
-  for (int l = 0; l < net->n_orders; l++)
-    MLFF_TRY(nequip_read_map(in, t, in->linear_1, l, &in->rows, &in->rows, 1 / sqrt(b->n_channels), &layer->linear_1));
+  for (int l = 0; l < net->n_orders; l++) {
+    nequip_side sent;
+    nequip_side_start(&sent);
+    nequip_side_add(&sent, net->n_sent[l]);
+    MLFF_TRY(nequip_read_map(in, t, in->linear_1, l, &sent, &in->rows, 1 / sqrt(b->n_channels), &layer->linear_1));
+  }
   for (int l = 0; l < layer->z.n_orders; l++)
-    MLFF_TRY(nequip_read_map(in, t, in->linear_2, l, &in->rows, &in->sums[l],
+    MLFF_TRY(nequip_read_map(in, t, in->linear_2, l, l ? &in->rows : &in->scalars, &in->sums[l],
                              1 / (sqrt(in->sums[l].n_file) * in->divisor[t]), &layer->linear_2));
   return MLFF_OK;
 }
@@ -424,8 +438,14 @@ static mlff_status read_layer(mace_block *b, int t, double energy_scale)
   mace->is_residual = !strcmp(b->skip[t], "features");
   mace->has_density = !strcmp(b->divisor[t], "density");
   shape_layer(b, t);
+  if (layer->z.ld > NEQUIP_MAX_WIDTH)
+    return mlff_fail(in->error, MLFF_E_UNSUPPORTED,
+                     "mace: %lld features per atom before a gate; at most %d are supported", (long long) layer->z.ld,
+                     NEQUIP_MAX_WIDTH);
   MLFF_TRY(read_messages(b, t));
-  if (!mace->is_residual)
+  if (b->is_nonlinear)
+    MLFF_TRY(mace_read_nonlinear(b, t, mace));
+  else if (!mace->is_residual)
     MLFF_TRY(read_selectors(b, t, layer->z.n_orders, &mace->select, &mace->wide_z));
   else if (t == 0)
     MLFF_TRY(read_start(b, mace));
@@ -519,6 +539,20 @@ static mlff_status read_divisors(mace_block *b, const mlff_yaml *block)
   return MLFF_OK;
 }
 
+static mlff_status read_optional(mace_block *b, const mlff_yaml *block)
+{
+  static const char *const weights[] = {"element", "common", NULL}, *const readouts[] = {"all", "last", NULL};
+  nequip_loader *in = b->in;
+  b->n_readout_layers = 1;
+  if (mlff_yaml_has(block, "product_weights"))
+    MLFF_TRY(mlff_yaml_choice(in->file, block, "product_weights", weights, &b->is_common, in->error));
+  if (mlff_yaml_has(block, "readouts"))
+    MLFF_TRY(mlff_yaml_choice(in->file, block, "readouts", readouts, &b->is_last_only, in->error));
+  if (mlff_yaml_has(block, "n_readout_layers"))
+    MLFF_TRY(mlff_yaml_int(in->file, block, "n_readout_layers", 1, 2, &b->n_readout_layers, in->error));
+  return MLFF_OK;
+}
+
 static mlff_status read_block(mace_block *b)
 {
   static const char *const skips[2] = {"features", "messages"}, *const activations[] = {"silu", "tanh", NULL};
@@ -544,9 +578,9 @@ static mlff_status read_block(mace_block *b)
   MLFF_TRY(mlff_yaml_choice(in->file, block, "activation", activations, &net->is_tanh, in->error));
   net->gain = 1.0 / norm;
   net->is_even = 1;
-  in->n_first = b->n_channels;
   for (int l = 0; l <= net->lmax; l++) net->n_channels[l] = b->n_channels;
-  return MLFF_OK;
+  MLFF_TRY(read_optional(b, block));
+  return mace_read_nonlinear_block(b, block);
 }
 
 static mlff_status read_network(mace_block *b)
@@ -563,6 +597,9 @@ static mlff_status read_network(mace_block *b)
   free(scale);
   for (int t = 0; t < net->n_layers; t++) MLFF_TRY(read_layer(b, t, energy_scale));
   net->n_products = net->layers[0].x.ld;
+  int n_sent[ORDERS];
+  for (int l = 0; l < net->n_orders; l++) n_sent[l] = nequip_padded(net->n_sent[l]);
+  net->y = nequip_make_row(net->n_orders, n_sent);
   if (b->next_product != b->n_products)
     return mlff_yaml_fail(in->file, b->yaml, in->error, "mace.products: has %d numbers, needs %d", b->n_products,
                           b->next_product);
@@ -593,7 +630,10 @@ static void release_layer(mlff_backend *backend, mace_layer *mace)
   if (!mace) return;
   nequip_release_map(backend, &mace->select);
   nequip_release_map(backend, &mace->out);
-  mlff_buf *const bufs[] = {&mace->start, &mace->terms, &mace->coef, &mace->weight, &mace->last};
+  nequip_release_map(backend, &mace->gated);
+  nequip_release_map(backend, &mace->residual);
+  mlff_buf *const bufs[] = {&mace->start,  &mace->residual_bias, &mace->terms,       &mace->coef,
+                            &mace->weight, &mace->middle,        &mace->middle_bias, &mace->last};
   for (size_t k = 0; k < sizeof bufs / sizeof *bufs; k++) mlff_buf_release(backend, bufs[k]);
   free(mace);
 }
@@ -602,7 +642,7 @@ void mace_release(nequip_net *net)
 {
   for (int t = 0; net->layers && t < net->n_layers; t++) release_layer(net->backend, net->layers[t].mace);
   if (!net->density) return;
-  mlff_buf_release(net->backend, &net->density->hidden);
+  for (int t = 0; t < net->n_layers; t++) nequip_release_network(net->backend, &net->density->networks[t]);
   mlff_buf_release(net->backend, &net->density->rows);
   mlff_buf_release(net->backend, &net->density->bias);
   free(net->density);

@@ -44,9 +44,9 @@ static mlff_status reserve_layers(nequip_net *net, const mlff_edges *edges, mlff
   for (int t = 0; t < net->n_layers; t++) {
     nequip_layer *layer = &net->layers[t];
     const int64_t n_kept = nequip_is_last(net, t) ? net->block : edges->n_local;
-    if (t > 0)
-      MLFF_TRY(mlff_buf_reserve_rows(net->backend, &layer->y, edges->n_nodes, nequip_feature_width(net), error));
+    if (t > 0) MLFF_TRY(mlff_buf_reserve_rows(net->backend, &layer->y, edges->n_nodes, nequip_sent_width(net), error));
     MLFF_TRY(mlff_buf_reserve_rows(net->backend, &layer->z_values, n_kept, layer->z.ld, error));
+    if (net->n_gated) MLFF_TRY(mlff_buf_reserve_rows(net->backend, &layer->a_values, n_kept, layer->a.ld, error));
     MLFF_TRY(mlff_buf_reserve_rows(net->backend, &layer->scale, n_kept, 1, error));
   }
   return MLFF_OK;
@@ -68,7 +68,7 @@ static mlff_status reserve(nequip_net *net, const mlff_edges *edges, mlff_error 
       {&net->terms, net->is_exact ? edges->n_room : 0, 2 * (int64_t) net->network.n_terms},
       {&net->x, n_local, width},
       {&net->grad_x, n_local, width},
-      {&net->grad_y, edges->n_nodes, width},
+      {&net->grad_y, edges->n_nodes, nequip_sent_width(net)},
       {&net->node_energy, n_local, 1},
       {&net->edge_grad, edges->n_room, 4},
       {&net->sums, n_block, n_sums},
@@ -76,9 +76,10 @@ static mlff_status reserve(nequip_net *net, const mlff_edges *edges, mlff_error 
       {&net->last_x, n_block, last},
       {&net->last_grad, n_block, last},
       {&net->scratch, MLFF_NEQUIP_SCRATCH, scratch_width(net)},
-      {&net->messages, net->n_messages, width},
+      {&net->messages, net->n_messages, nequip_sent_width(net)},
       {&net->products, n_block, net->n_products},
       {&net->wide, n_block, net->n_wide},
+      {&net->gated, n_block, net->n_gated},
       {&net->densities, net->density ? n_local : 0, MLFF_NEQUIP_BLOCK},
       {&net->grad_densities, net->density ? n_local : 0, MLFF_NEQUIP_BLOCK},
   };
@@ -134,7 +135,7 @@ static void apply_linear_1(nequip_net *net, const mlff_edges *edges, int t, int 
   nequip_layer *layer = &net->layers[t];
   const mlff_nequip_row *row = &net->layers[0].x;
   if (!layer->wide_y.ld) {
-    nequip_apply_map(net, &layer->linear_1, back, s.n, row, x, row, y, back);
+    nequip_apply_map(net, &layer->linear_1, back, s.n, back ? &net->y : row, x, back ? row : &net->y, y, back);
     return;
   }
   const mlff_mace_select_args select = nequip_select_args(net, edges, s, row, &layer->wide_y, x);
@@ -151,23 +152,27 @@ static mlff_nequip_radial radial_of(const nequip_net *net, int t)
                               .n_weights = net->layers[t].n_weights};
 }
 
-void nequip_make_terms(nequip_net *net, const mlff_edges *edges, const mlff_nequip_terms_args *network,
-                       const mlff_buf *hidden)
+void nequip_make_terms(nequip_net *net, const mlff_edges *edges, const mlff_nequip_terms_args *args,
+                       const nequip_network *network)
 {
   if (!net->is_exact) return;
-  mlff_nequip_terms_args a = *network;
+  mlff_nequip_terms_args a = *args;
   a.edges = edges;
   a.lines = &net->radial;
   a.radius = net->radius.data;
   a.frequency = net->frequency.data;
-  for (int k = 0; k < a.n_hidden; k++) a.weight[k] = hidden[k].data;
+  a.pair_bias = network->pair_bias.data;
+  for (int k = 0; k < a.n_hidden; k++) {
+    a.weight[k] = network->weight[k].data;
+    a.affine[k] = network->affine[k].data;
+  }
   a.terms = net->terms.data;
   net->backend->ops->nequip_terms(net->backend, &a);
 }
 
 static void make_terms(nequip_net *net, const mlff_edges *edges, int t)
 {
-  nequip_make_terms(net, edges, &net->network, net->layers[t].hidden);
+  nequip_make_terms(net, edges, &net->network, &net->layers[t].network);
 }
 
 static mlff_nequip_first_args first_args(nequip_net *net, const mlff_edges *edges, nequip_atoms s)
@@ -191,7 +196,7 @@ static mlff_nequip_message_args message_args(nequip_net *net, const mlff_edges *
   mlff_nequip_message_args a = {.edges = edges,
                                 .radial = radial_of(net, t),
                                 .rows = layer->rows.data,
-                                .in = net->layers[0].x,
+                                .in = net->y,
                                 .out = layer->sums,
                                 .n_paths = layer->n_paths,
                                 .paths = layer->paths.data,
@@ -249,15 +254,14 @@ static void forward_block(nequip_net *net, const mlff_edges *edges, int t, nequi
     return;
   }
   apply_linear_1(net, edges, t + 1, 0, s, nequip_x_of(net, t, s),
-                 nequip_row_of(net, &net->layers[t + 1].y, s.begin, nequip_feature_width(net)));
+                 nequip_row_of(net, &net->layers[t + 1].y, s.begin, nequip_sent_width(net)));
 }
 
 /* reverses y = linear_1 x of layer t + 1: grad_x of the output of layer t. */
 static void features_block(nequip_net *net, const mlff_edges *edges, int t, nequip_atoms s)
 {
-  const int64_t width = nequip_feature_width(net);
-  apply_linear_1(net, edges, t + 1, 1, s, nequip_row_of(net, &net->grad_y, s.begin, width),
-                 nequip_row_of(net, &net->grad_x, s.begin, width));
+  apply_linear_1(net, edges, t + 1, 1, s, nequip_row_of(net, &net->grad_y, s.begin, nequip_sent_width(net)),
+                 nequip_row_of(net, &net->grad_x, s.begin, nequip_feature_width(net)));
 }
 
 /* ---- the evaluation ---------------------------------------------------------------------------------------------- */
@@ -278,7 +282,7 @@ static void for_blocks(nequip_net *net, const mlff_edges *edges, int t, nequip_s
 /* Zeroes grad_y before the blocks of the last layer, whose backward pass adds to it. */
 static void clear_grad_y(nequip_net *net, const mlff_edges *edges)
 {
-  const size_t n = (size_t) (edges->n_nodes * nequip_feature_width(net));
+  const size_t n = (size_t) (edges->n_nodes * nequip_sent_width(net));
   net->backend->ops->zero(net->backend, net->grad_y.data, n * net->backend->real_size);
 }
 
@@ -294,7 +298,7 @@ static mlff_status forward(nequip_net *net, const mlff_arch_inputs *in, mlff_err
     const mlff_exchange_args a = {.halo = in->halo,
                                   .edges = edges,
                                   .rows = net->layers[t].y.data,
-                                  .width = nequip_feature_width(net)};
+                                  .width = nequip_sent_width(net)};
     mlff_keep_first(&status, ops->exchange_begin(net->backend, &a, status ? NULL : error));
     if (t == 1) for_blocks(net, edges, 0, forward_block, 0, edges->n_interior, &a);
     make_terms(net, edges, t);
@@ -314,7 +318,7 @@ static mlff_status backward(nequip_net *net, const mlff_arch_inputs *in, mlff_er
   mlff_status status = MLFF_OK;
   for (int t = net->n_layers - 2; t >= 0; t--) {
     mlff_keep_first(&status, net->backend->ops->exchange_sum(net->backend, in->halo, net->grad_y.data, edges->n_nodes,
-                                                             nequip_feature_width(net), status ? NULL : error));
+                                                             nequip_sent_width(net), status ? NULL : error));
     for_blocks(net, edges, t, features_block, 0, edges->n_local, NULL);
     make_terms(net, edges, t);
     if (t > 0) clear_grad_y(net, edges);
@@ -347,7 +351,7 @@ static unsigned nequip_traits(const void *opaque)
 
 int nequip_exchange_width(const void *opaque)
 {
-  return (int) nequip_feature_width(opaque);
+  return (int) nequip_sent_width(opaque);
 }
 
 const mlff_arch mlff_arch_nequip = {

@@ -17,6 +17,11 @@ typedef struct nequip_map {
   int n; /* number of orders with a map, from 0 */
 } nequip_map;
 
+/* Parameters of a radial network without a table; the last two with layer norms. */
+typedef struct nequip_network {
+  mlff_buf weight[NEQUIP_MAX_HIDDEN], affine[NEQUIP_MAX_HIDDEN], pair_bias;
+} nequip_network;
+
 struct mace_layer;
 struct mace_density;
 typedef struct nequip_net nequip_net;
@@ -42,8 +47,8 @@ typedef struct nequip_update {
 
 typedef struct nequip_layer {
   /* parameters */
-  mlff_buf hidden[NEQUIP_MAX_HIDDEN]; /* matrices of the radial network, without a table                      */
-  mlff_buf rows;                      /* R of ops_nequip.h: in layer 0 one for each species in use            */
+  nequip_network network; /* without a table */
+  mlff_buf rows;          /* R of ops_nequip.h: in layer 0 one for each species in use            */
   int n_weights;
   int n_paths, n_coupling[NEQUIP_ORDERS];
   mlff_buf paths, coupling;            /* none in layer 0 */
@@ -52,11 +57,13 @@ typedef struct nequip_layer {
   mlff_nequip_row wide_y, wide_x;      /* rows of linear_1 and skip for all elements; ld 0: they do not depend on it */
   mlff_buf norm;
   mlff_nequip_row sums, z, x; /* rows of the message's sums, before the update, and after it */
+  mlff_nequip_row a;          /* of MACE: what the products multiply; z without gates        */
   struct mace_layer *mace;    /* NULL in NequIP                                              */
   /* kept from forward to backward */
-  mlff_buf y;        /* [n_nodes][row of x of the layer before]: linear_1 of the features; none in layer 0 */
+  mlff_buf y;        /* [n_nodes][row of y]: linear_1 of the features; none in layer 0 */
   mlff_buf z_values; /* [n_local][z]; of the last layer [block]       */
   mlff_buf scale;    /* [n_local]; of the last layer [block]          */
+  mlff_buf a_values; /* [n_local][a]; of the last layer [block]; with gates of MACE */
 } nequip_layer;
 
 struct nequip_net {
@@ -64,6 +71,8 @@ struct nequip_net {
   const nequip_update *update;
   int n_layers, n_orders, lmax, is_even; /* orders of hidden features; highest order of the edges' harmonics */
   int n_channels[NEQUIP_ORDERS];
+  int n_sent[NEQUIP_ORDERS]; /* channels of y, the features that neighbors receive */
+  mlff_nequip_row y;
   mlff_nequip_terms_args network; /* of the radial networks, weights aside */
   mlff_buf frequency;
   int is_exact;           /* radial networks are evaluated without a table             */
@@ -88,7 +97,8 @@ struct nequip_net {
   int64_t n_messages;
   mlff_buf sums, grad_z, last_x, last_grad, scratch, messages;
   mlff_buf products, wide; /* [block][n_products] of MACE; [block][n_wide], a row for all elements */
-  int64_t n_products, n_wide;
+  mlff_buf gated;          /* [block][n_gated] of MACE */
+  int64_t n_products, n_wide, n_gated;
   struct mace_density *density;       /* of MACE, or NULL */
   mlff_buf densities, grad_densities; /* [n_local][MLFF_NEQUIP_BLOCK]: one for each layer */
 };
@@ -107,6 +117,12 @@ static inline int nequip_is_last(const nequip_net *net, int t)
 static inline int64_t nequip_feature_width(const nequip_net *net)
 {
   return net->n_layers > 1 ? net->layers[0].x.ld : 0;
+}
+
+/* Rows of features that neighbors receive. */
+static inline int64_t nequip_sent_width(const nequip_net *net)
+{
+  return net->n_layers > 1 ? net->y.ld : 0;
 }
 
 /* Address of row `row` of a buffer whose rows have `width` reals. */
@@ -134,8 +150,8 @@ static inline void *nequip_grad_of(nequip_net *net, int t, nequip_atoms s)
 }
 
 /* Without tables: evaluates the last hidden layer of a radial network for all edges. */
-void nequip_make_terms(nequip_net *net, const mlff_edges *edges, const mlff_nequip_terms_args *network,
-                       const mlff_buf *hidden);
+void nequip_make_terms(nequip_net *net, const mlff_edges *edges, const mlff_nequip_terms_args *args,
+                       const nequip_network *network);
 /* Applies the linear map of each order: rows of x to rows of y, or with `back` adjoints of y to those of x. */
 void nequip_apply_map(nequip_net *net, const nequip_map *map, int back, int64_t n, const mlff_nequip_row *in,
                       const void *x, const mlff_nequip_row *out, void *y, int accumulate);
@@ -147,7 +163,7 @@ mlff_status nequip_evaluate(void *net, const mlff_arch_inputs *in, mlff_arch_out
 int nequip_exchange_width(const void *net);
 
 /* Intervals that a table for floats should have: 64 .. MLFF_SPLINE_MAX. `in` has host arrays of doubles; r0: radius of
- * the pair. */
+ * the pair, whose pair_bias `in` has. */
 int nequip_table_intervals(const mlff_nequip_terms_args *in, double r0);
 /* A table of n intervals from 0 to the cutoff, or of a few more to have a knot at a kink. */
 void nequip_choose_table(const mlff_nequip_basis *basis, int n, mlff_painn_basis *table);

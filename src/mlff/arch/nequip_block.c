@@ -78,7 +78,7 @@ static mlff_status read_channels(nequip_loader *in, const mlff_yaml *block)
   MLFF_TRY(mlff_yaml_int(in->file, block, "lmax", 0, NEQUIP_ORDERS - 1, &net->lmax, in->error));
   MLFF_TRY(
       nequip_read_counts(in, block, "n_channels", 1, net->lmax + 1, NEQUIP_MAX_CHANNELS, &net->n_orders, &channels));
-  for (int l = 0; l < net->n_orders; l++) net->n_channels[l] = (int) channels[l];
+  for (int l = 0; l < net->n_orders; l++) net->n_channels[l] = net->n_sent[l] = (int) channels[l];
   MLFF_TRY(mlff_yaml_choice(in->file, block, "paths", paths, &net->is_even, in->error));
   MLFF_TRY(mlff_yaml_doubles(in->file, block, "message_divisor", net->n_layers, &in->divisor, &n_divisors, in->error));
   for (int t = 0; t < n_divisors; t++)
@@ -102,6 +102,7 @@ static mlff_status read_elements(nequip_loader *in, const mlff_yaml *block)
   in->n_first = in->is_one_hot ? n_elements : in->net->n_channels[0];
   if (in->is_embedded)
     MLFF_TRY(mlff_yaml_int(in->file, block, "n_embedding", 1, NEQUIP_MAX_CHANNELS, &in->n_first, in->error));
+  in->n_input = in->n_first;
   if (mlff_yaml_has(block, "self_connection"))
     MLFF_TRY(mlff_yaml_choice(in->file, block, "self_connection", connections, &in->skips_by_element, in->error));
   if (in->skips_by_element && !in->is_embedded)

@@ -84,11 +84,11 @@ void nequip_list_paths(nequip_loader *in, int n_orders)
         in->paths[in->n_paths++] = (mlff_nequip_path){.l1 = l1,
                                                       .l2 = l2,
                                                       .l3 = l3,
-                                                      .n = nequip_padded(net->n_channels[l1]),
+                                                      .n = nequip_padded(net->n_sent[l1]),
                                                       .column = in->columns.n,
                                                       .out = in->sums[l3].n};
-        nequip_side_add(&in->columns, net->n_channels[l1]);
-        nequip_side_add(&in->sums[l3], net->n_channels[l1]);
+        nequip_side_add(&in->columns, net->n_sent[l1]);
+        nequip_side_add(&in->sums[l3], net->n_sent[l1]);
       }
     }
   }
@@ -182,7 +182,7 @@ mlff_status nequip_read_weights(nequip_loader *in, int t)
 {
   nequip_net *net = in->net;
   nequip_layer *layer = &net->layers[t];
-  const int width = net->network.width[net->network.n_hidden - 1];
+  const int width = mlff_nequip_n_units(&net->network);
   const int n_pairs = nequip_n_pairs(net);
   const int64_t n_rows = net->n_rows * in->columns.n;
   double *last = NULL, *padded = NULL, *rows = nequip_zeros((size_t) (n_pairs * n_rows));
@@ -191,7 +191,7 @@ mlff_status nequip_read_weights(nequip_loader *in, int t)
   layer->n_weights = in->columns.n;
   mlff_status status = rows ? nequip_read_network(in, t, in->columns.n_file, &last) : nequip_no_memory(in);
   if (!status && !(padded = nequip_pad_matrix(last, &in->columns, &in->rows, 1.0))) status = nequip_no_memory(in);
-  const mlff_nequip_terms_args network = nequip_host_network(in);
+  const mlff_nequip_terms_args network = nequip_host_network(in, &net->network);
   for (int k = 0; !status && k < n_pairs; k++) {
     const int twin = nequip_twin_pair(net, k);
     if (twin < k) {
@@ -320,9 +320,10 @@ static mlff_status count_intervals(nequip_loader *in, int *n)
   *n = 0;
   for (int t = 0; t < in->net->n_layers; t++) {
     MLFF_TRY(nequip_read_network(in, t, 0, NULL));
-    const mlff_nequip_terms_args a = nequip_host_network(in);
+    const mlff_nequip_terms_args network = nequip_host_network(in, &in->net->network);
     for (int k = 0; k < nequip_n_pairs(in->net); k++) {
       if (nequip_twin_pair(in->net, k) < k) continue;
+      const mlff_nequip_terms_args a = nequip_network_of_pair(&network, k);
       const int needed = nequip_table_intervals(&a, nequip_pair_radius(in, k));
       if (needed > *n) *n = needed;
     }
@@ -338,7 +339,7 @@ static mlff_status choose_pairs(nequip_loader *in)
   net->table.slot = net->slot.data;
   net->table.n_slots = net->n_slots;
   net->table.pair_rows = net->is_exact ? 0 : (int32_t) net->n_rows;
-  if (!net->is_exact) return MLFF_OK;
+  if (!net->is_exact || !in->radius) return MLFF_OK;
   double *radius = nequip_zeros((size_t) n);
   if (!radius) return nequip_no_memory(in);
   for (int k = 0; k < n; k++) radius[k] = nequip_pair_radius(in, k);
@@ -354,15 +355,15 @@ mlff_status nequip_choose_radial(nequip_loader *in)
   mlff_nequip_terms_args *network = &net->network;
   int n = in->use->radial_intervals;
   net->is_exact = (!n && net->backend->real_size == sizeof(double)) ||
-                  (network->basis.transform && net->n_slots > NEQUIP_MAX_PAIRED);
+                  (nequip_is_paired(network) && net->n_slots > NEQUIP_MAX_PAIRED);
   if (net->is_exact)
     n = 1;
   else if (!n)
     MLFF_TRY(count_intervals(in, &n));
   nequip_choose_table(&network->basis, n, &net->table);
-  network->n_terms = net->is_exact ? nequip_padded(network->width[network->n_hidden - 1]) : 4;
+  network->n_terms = net->is_exact ? nequip_padded(mlff_nequip_n_units(network)) : 4;
   net->n_rows = net->is_exact ? network->n_terms : net->table.n + (net->table.split ? 6 : 3);
-  if (network->basis.transform) MLFF_TRY(choose_pairs(in));
+  if (nequip_is_paired(network)) MLFF_TRY(choose_pairs(in));
   return net->is_exact ? mlff_buf_fill(in->net->backend, &net->frequency, in->frequency, network->basis.n, in->error)
                        : MLFF_OK;
 }
@@ -411,6 +412,7 @@ mlff_status nequip_load(const mlff_modelfile *file, mlff_backend *backend, const
     made->backend = backend;
     *in = (nequip_loader){.net = made, .file = file, .use = use, .head = mlff_modelfile_get_head(file), .error = error};
     status = read(in);
+    if (!status && !made->y.ld) made->y = made->layers[0].x;
     nequip_free_network(in);
     free(in->frequency);
     free(in->slot);
@@ -446,9 +448,9 @@ static void release_layer(const nequip_net *net, nequip_layer *layer)
   nequip_release_map(backend, &layer->linear_1_back);
   nequip_release_map(backend, &layer->linear_2);
   nequip_release_map(backend, &layer->skip);
-  for (int k = 0; k < NEQUIP_MAX_HIDDEN; k++) mlff_buf_release(backend, &layer->hidden[k]);
+  nequip_release_network(backend, &layer->network);
   mlff_buf *const bufs[] = {&layer->rows, &layer->paths,    &layer->coupling, &layer->norm,
-                            &layer->y,    &layer->z_values, &layer->scale};
+                            &layer->y,    &layer->z_values, &layer->scale,    &layer->a_values};
   for (size_t k = 0; k < sizeof bufs / sizeof *bufs; k++) mlff_buf_release(backend, bufs[k]);
 }
 
@@ -465,7 +467,8 @@ void nequip_destroy(void *opaque)
                             &net->grad_x,       &net->grad_y,      &net->node_energy,    &net->edge_grad,
                             &net->sums,         &net->grad_z,      &net->last_x,         &net->last_grad,
                             &net->radial.terms, &net->scratch,     &net->messages,       &net->products,
-                            &net->wide,         &net->densities,   &net->grad_densities, &net->last};
+                            &net->wide,         &net->densities,   &net->grad_densities, &net->last,
+                            &net->gated};
   for (size_t k = 0; k < sizeof bufs / sizeof *bufs; k++) mlff_buf_release(backend, bufs[k]);
   free(net);
 }

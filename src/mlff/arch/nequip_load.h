@@ -23,7 +23,7 @@ typedef struct nequip_loader {
   int is_embedded, skips_by_element;               /* the same: kinds `element` */
   const double *divisor;                           /* [n_layers] of messages */
   const double *neighbor_divisor;                  /* [n_elements], or NULL */
-  int n_first;                                     /* input channels of layer 0 */
+  int n_input, n_first;                            /* channels of x and of y in layer 0 */
   const char *linear_1, *linear_2;                 /* names of the matrices before and after messages */
   int has_skip;                                    /* layer 0 adds its input to the messages */
   int n_readout;
@@ -33,6 +33,8 @@ typedef struct nequip_loader {
   double *radius;                           /* [n_elements], r0 of a pair is the sum; NULL without a transform */
   double *frequency;                        /* [n_basis] */
   double *hidden[NEQUIP_MAX_HIDDEN];        /* of the current layer */
+  double *affine[NEQUIP_MAX_HIDDEN];        /* the same, of networks with layer norms */
+  double *pair_bias;                        /* the same: [n_slots][n_slots][first hidden layer] */
   double *units;                            /* the same: [n_rows][last hidden layer], with a table */
   mlff_nequip_path paths[NEQUIP_MAX_PATHS]; /* the same */
   int n_paths;
@@ -57,17 +59,26 @@ double *nequip_zeros(size_t n);
 /* Reads the matrices of the radial network of layer t: in->hidden, and unless last is NULL the last one,
  * [n_weights][last hidden layer]. Then the splines of its units for a pair of slots, unless networks are exact. */
 mlff_status nequip_read_network(nequip_loader *in, int t, int n_weights, double **last);
-/* The network that was read last, on the host. */
-mlff_nequip_terms_args nequip_host_network(const nequip_loader *in);
+/* The network of this shape that was read last, on the host, and that of one pair. */
+mlff_nequip_terms_args nequip_host_network(const nequip_loader *in, const mlff_nequip_terms_args *shape);
+mlff_nequip_terms_args nequip_network_of_pair(const mlff_nequip_terms_args *network, int pair);
+/* Whether weights depend on the elements of a pair. */
+int nequip_is_paired(const mlff_nequip_terms_args *network);
 mlff_status nequip_make_units(nequip_loader *in, const mlff_nequip_terms_args *network, int pair);
 void nequip_free_network(nequip_loader *in);
 /* Pairs of slots, numbered slot of the center * n_slots + slot of the neighbor; 1 if weights do not depend on them. */
 int nequip_n_pairs(const nequip_net *net);
-/* r0 of a pair, and the pair with both slots exchanged, which has the same. */
+/* r0 of a pair, and the first pair that has the same weights: both slots exchanged, or itself. */
 double nequip_pair_radius(const nequip_loader *in, int pair);
 int nequip_twin_pair(const nequip_net *net, int pair);
 /* Matrix R of `matrix` [n][width of the last hidden layer]. rows: zeros. */
 mlff_status nequip_make_rows(nequip_loader *in, const double *matrix, int n, int width, double *rows);
+
+/* nequip_normed.c: reads a radial network with layer norms, layers.T.NAME: in->hidden, in->affine and in->pair_bias,
+ * unless last is NULL the last matrix [n_out][units], and if networks are exact `network`. */
+mlff_status nequip_read_normed(nequip_loader *in, int t, const char *name, const mlff_nequip_terms_args *shape,
+                               int n_out, double **last, nequip_network *network);
+void nequip_release_network(mlff_backend *backend, nequip_network *network);
 
 /* nequip_load.c. */
 mlff_status nequip_load(const mlff_modelfile *file, mlff_backend *backend, const mlff_species_use *use,

@@ -24,24 +24,42 @@ void nequip_free_network(nequip_loader *in)
 {
   free(in->units);
   in->units = NULL;
+  free(in->pair_bias);
+  in->pair_bias = NULL;
   for (int k = 0; k < NEQUIP_MAX_HIDDEN; k++) {
     free(in->hidden[k]);
-    in->hidden[k] = NULL;
+    free(in->affine[k]);
+    in->hidden[k] = in->affine[k] = NULL;
   }
 }
 
-/* The network that was read last, on the host. */
-mlff_nequip_terms_args nequip_host_network(const nequip_loader *in)
+mlff_nequip_terms_args nequip_host_network(const nequip_loader *in, const mlff_nequip_terms_args *shape)
 {
-  mlff_nequip_terms_args a = in->net->network;
+  mlff_nequip_terms_args a = *shape;
   a.frequency = in->frequency;
-  for (int k = 0; k < a.n_hidden; k++) a.weight[k] = in->hidden[k];
+  a.pair_bias = in->pair_bias;
+  for (int k = 0; k < a.n_hidden; k++) {
+    a.weight[k] = in->hidden[k];
+    a.affine[k] = in->affine[k];
+  }
   return a;
+}
+
+mlff_nequip_terms_args nequip_network_of_pair(const mlff_nequip_terms_args *network, int pair)
+{
+  mlff_nequip_terms_args a = *network;
+  if (a.pair_bias) a.pair_bias = (const double *) a.pair_bias + (size_t) pair * (size_t) a.width[0];
+  return a;
+}
+
+int nequip_is_paired(const mlff_nequip_terms_args *network)
+{
+  return network->basis.transform || network->is_normed;
 }
 
 int nequip_n_pairs(const nequip_net *net)
 {
-  return net->network.basis.transform && !net->is_exact ? net->n_slots * net->n_slots : 1;
+  return nequip_is_paired(&net->network) && !net->is_exact ? net->n_slots * net->n_slots : 1;
 }
 
 double nequip_pair_radius(const nequip_loader *in, int pair)
@@ -53,16 +71,18 @@ double nequip_pair_radius(const nequip_loader *in, int pair)
 int nequip_twin_pair(const nequip_net *net, int pair)
 {
   const int n = net->n_slots ? net->n_slots : 1;
+  if (net->network.is_normed) return pair;
   return pair % n * n + pair / n;
 }
 
 /* Units that do not depend on the pair are made once. */
 mlff_status nequip_make_units(nequip_loader *in, const mlff_nequip_terms_args *network, int pair)
 {
-  const int width = network->width[network->n_hidden - 1];
-  if (in->net->is_exact || (in->units && !network->basis.transform)) return MLFF_OK;
+  const int width = mlff_nequip_n_units(network);
+  if (in->net->is_exact || (in->units && !nequip_is_paired(network))) return MLFF_OK;
   if (!in->units && !(in->units = nequip_zeros((size_t) in->net->n_rows * (size_t) width))) return nequip_no_memory(in);
-  nequip_unit_rows(network, nequip_pair_radius(in, pair), &in->net->table, in->units);
+  const mlff_nequip_terms_args of_pair = nequip_network_of_pair(network, pair);
+  nequip_unit_rows(&of_pair, nequip_pair_radius(in, pair), &in->net->table, in->units);
   return MLFF_OK;
 }
 
@@ -72,13 +92,15 @@ mlff_status nequip_read_network(nequip_loader *in, int t, int n_weights, double 
   const mlff_nequip_terms_args *a = &in->net->network;
   int n_in = a->basis.n;
   nequip_free_network(in);
+  if (a->is_normed) return nequip_read_normed(in, t, "radial_mlp", a, n_weights, last, &in->net->layers[t].network);
   for (int k = 0; k < a->n_hidden + (last != NULL); k++) {
     const int n_out = k < a->n_hidden ? a->width[k] : n_weights;
     double **w = k < a->n_hidden ? &in->hidden[k] : last;
     MLFF_TRY(mlff_modelfile_matrix(in->file, in->error, n_out, n_in, w, "layers.%d.radial_mlp.%d", t, k));
     for (size_t q = 0; q < (size_t) n_out * (size_t) n_in; q++) (*w)[q] *= fan_in(in, n_in);
     if (k < a->n_hidden && in->net->is_exact)
-      MLFF_TRY(mlff_buf_fill(in->net->backend, &in->net->layers[t].hidden[k], *w, (int64_t) n_out * n_in, in->error));
+      MLFF_TRY(mlff_buf_fill(in->net->backend, &in->net->layers[t].network.weight[k], *w, (int64_t) n_out * n_in,
+                             in->error));
     n_in = n_out;
   }
   return MLFF_OK;

@@ -24,10 +24,10 @@ int nequip_table_intervals(const mlff_nequip_terms_args *in, double r0)
   const int first = (int) ceil(fmin(0.9 / d, N));
   double value[MLFF_NEQUIP_HIDDEN], slope[4][MLFF_NEQUIP_HIDDEN], most = 0.0, bend = 0.0;
   for (int m = first; m <= N; m++) {
-    mlff_nequip_hidden(in, r0, m * d, value, slope[m % 4]);
+    mlff_nequip_hidden(in, r0, in->pair_bias, m * d, value, slope[m % 4]);
     const double *s0 = slope[m % 4], *s1 = slope[(m + 3) % 4], *s2 = slope[(m + 2) % 4], *s3 = slope[(m + 1) % 4];
     const int has_kink = in->basis.power <= 0 && in->basis.onset > (m - 3) * d && in->basis.onset < m * d;
-    for (int c = 0; c < in->width[in->n_hidden - 1]; c++) {
+    for (int c = 0; c < mlff_nequip_n_units(in); c++) {
       most = fmax(most, fabs(value[c]));
       if (m >= first + 3 && !has_kink) bend = fmax(bend, fabs(s0[c] - 3 * s1[c] + 3 * s2[c] - s3[c]));
     }
@@ -52,11 +52,11 @@ void nequip_choose_table(const mlff_nequip_basis *basis, int n, mlff_painn_basis
 /* The spline through knots `first` to `last`. */
 static void spline(const mlff_nequip_terms_args *in, double r0, int first, int last, double h, double *rows)
 {
-  const int width = in->width[in->n_hidden - 1];
+  const int width = mlff_nequip_n_units(in);
   const size_t ld = (size_t) width, bytes = ld * sizeof *rows;
   double value[MLFF_NEQUIP_HIDDEN], slope[MLFF_NEQUIP_HIDDEN];
   for (int m = first; m <= last; m++) {
-    mlff_nequip_hidden(in, r0, m * h, value, slope);
+    mlff_nequip_hidden(in, r0, in->pair_bias, m * h, value, slope);
     memcpy(rows + (size_t) (m - first + 1) * ld, value, bytes);
     if (m == first) memcpy(rows, slope, bytes);
     if (m == last) memcpy(rows + (size_t) (last - first + 2) * ld, slope, bytes);
@@ -69,5 +69,5 @@ void nequip_unit_rows(const mlff_nequip_terms_args *in, double r0, const mlff_pa
   const int n = table->n, split = table->split;
   const double h = table->cutoff / n;
   if (split) spline(in, r0, 0, split, h, rows);
-  spline(in, r0, split, n, h, rows + (size_t) (split ? split + 3 : 0) * (size_t) in->width[in->n_hidden - 1]);
+  spline(in, r0, split, n, h, rows + (size_t) (split ? split + 3 : 0) * (size_t) mlff_nequip_n_units(in));
 }

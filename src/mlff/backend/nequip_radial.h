@@ -75,15 +75,44 @@ MLFF_MATH double mlff_nequip_activation(int is_density, double x, double gain, d
   return y;
 }
 
+/* h of layer k without its biases, and its slope: units and their slopes. pair_bias: of layer 0, else NULL. */
+MLFF_MATH void mlff_nequip_normed_layer(const mlff_nequip_terms_args *a, int k, const real *pair_bias, real *value,
+                                        real *slope)
+{
+  const int n = a->width[k], has_norm = !a->is_density || k + 1 < a->n_hidden;
+  const real *bias = (const real *) a->affine[k], *weight = bias + n, *shift = weight + n;
+  const double share = 1.0 / n;
+  double mean = 0, d_mean = 0, square = 0, product = 0, d;
+  for (int o = 0; o < n; o++) {
+    value[o] += bias[o] + (pair_bias ? pair_bias[o] : 0);
+    mean += share * (double) value[o];
+    d_mean += share * (double) slope[o];
+  }
+  for (int o = 0; o < n; o++) {
+    const double v = (double) value[o] - mean;
+    square += share * v * v;
+    product += share * v * ((double) slope[o] - d_mean);
+  }
+  const double s = 1 / sqrt(square + a->epsilon);
+  for (int o = 0; o < n; o++) {
+    const double v = (double) value[o] - mean, dv = (double) slope[o] - d_mean, w = (double) weight[o];
+    const double h = has_norm ? w * v * s + (double) shift[o] : (double) value[o];
+    value[o] = (real) mlff_nequip_activation(!has_norm, h, a->gain, &d);
+    slope[o] = (real) (d * (has_norm ? w * s * (dv - v * s * s * product) : (double) slope[o]));
+  }
+}
+
 /* Units of the last hidden layer at r < cutoff (mlff_nequip_terms_args): value and slope [MLFF_NEQUIP_HIDDEN], of which
- * the first width[n_hidden - 1] are written. r0: radius of the pair. */
-MLFF_MATH void mlff_nequip_hidden(const mlff_nequip_terms_args *a, double r0, double r, real *value, real *slope)
+ * the first mlff_nequip_n_units are written. r0, pair_bias: of the pair. */
+MLFF_MATH void mlff_nequip_hidden(const mlff_nequip_terms_args *a, double r0, const real *pair_bias, double r,
+                                  real *value, real *slope)
 {
   real in[MLFF_NEQUIP_HIDDEN], d_in[MLFF_NEQUIP_HIDDEN];
   double df, d, dt;
   const double f = mlff_nequip_cutoff(&a->basis, r, &df), t = mlff_nequip_argument(&a->basis, r0, r, &dt);
+  const double fb = a->is_normed ? 1 : f, dfb = a->is_normed ? 0 : df;
   for (int n = 0; n < a->basis.n; n++) {
-    value[n] = (real) mlff_nequip_function(&a->basis, (double) ((const real *) a->frequency)[n], t, dt, f, df, &d);
+    value[n] = (real) mlff_nequip_function(&a->basis, (double) ((const real *) a->frequency)[n], t, dt, fb, dfb, &d);
     slope[n] = (real) d;
   }
   for (int k = 0, n_in = a->basis.n; k < a->n_hidden; n_in = a->width[k++]) {
@@ -98,9 +127,16 @@ MLFF_MATH void mlff_nequip_hidden(const mlff_nequip_terms_args *a, double r0, do
         x += w[c] * in[c];
         dx += w[c] * d_in[c];
       }
-      value[o] = (real) mlff_nequip_activation(a->is_density, (double) x, a->gain, &d);
-      slope[o] = (real) d * dx;
+      value[o] = a->is_normed ? x : (real) mlff_nequip_activation(a->is_density, (double) x, a->gain, &d);
+      slope[o] = a->is_normed ? dx : (real) d * dx;
     }
+    if (a->is_normed) mlff_nequip_normed_layer(a, k, k ? NULL : pair_bias, value, slope);
+  }
+  const int width = a->width[a->n_hidden - 1], n_units = mlff_nequip_n_units(a);
+  for (int o = 0; a->is_normed && o < n_units; o++) {
+    const real v = o < width ? value[o] : 1, dv = o < width ? slope[o] : 0;
+    value[o] = v * (real) f;
+    slope[o] = dv * (real) f + v * (real) df;
   }
 }
 

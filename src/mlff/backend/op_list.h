@@ -161,6 +161,7 @@ OP_SIMPLE(mace_pick, mlff_mace_select_args, DENSE_BACKWARD)
 OP_SIMPLE(mace_start, mlff_mace_start_args, DENSE)
 OP_SIMPLE(mace_product, mlff_mace_product_args, DENSE)
 OP_SIMPLE(mace_product_backward, mlff_mace_product_args, DENSE_BACKWARD)
+OP_SIMPLE(mace_divide, mlff_mace_divide_args, DENSE)
 OP_SIMPLE(mace_readout, mlff_mace_readout_args, DENSE)
 
 /* ---- TensorNet: ops_tensornet.h ---------------------------------------------------------------------------------- */

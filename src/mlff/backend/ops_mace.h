@@ -57,11 +57,24 @@ typedef struct mlff_mace_product_args {
   void *p, *grad_a, *grad_density;
 } mlff_mace_product_args;
 
+/* mace_divide: out = in/density, and with `bias` += bias of the slot in the first columns; zeros for atoms without a
+ * slot. With grad_density, out being an adjoint: grad_density = -sum z out/density.
+ *   in, out, z             real [n][ld]; z: what was divided
+ *   density, grad_density  real, one in each row of MLFF_NEQUIP_BLOCK; density NULL: 1
+ *   bias                   real [n_slots][n_bias], or NULL */
+typedef struct mlff_mace_divide_args {
+  mlff_mace_atoms atoms;
+  int64_t ld, n_bias;
+  const void *in, *density, *bias, *z;
+  void *out, *grad_density;
+} mlff_mace_divide_args;
+
 /* mace_readout of scalars x, n_channels each: energy o and its gradient by x.
  *   n_hidden = 0: o = weight . x, weight real [n_channels]
  *   else          o = last . act(weight x), weight real [n_hidden][n_channels], last real [n_hidden]
  *                 or, with ld_last, [n_slots][ld_last],
  *                 act = gain silu, or gain tanh with `is_tanh`
+ *   middle        NULL, or real [n_hidden][n_hidden]: o = last . act(middle act(weight x) + bias), bias real [n_hidden]
  *   energy  real [n]: (+)= o; NULL: not wanted
  *   grad    real [n][ld]: (+)= do/dx in the first n_channels columns; NULL: not wanted */
 typedef struct mlff_mace_readout_args {
@@ -69,7 +82,7 @@ typedef struct mlff_mace_readout_args {
   int n_channels, n_hidden;
   int64_t ld;
   const void *x;
-  const void *weight, *last;
+  const void *weight, *middle, *bias, *last;
   int64_t ld_last; /* 0: `last` is that of all elements */
   double gain;
   int is_tanh;

@@ -59,10 +59,14 @@ typedef struct mlff_nequip_basis {
 
 /* nequip_terms: coef_t = act(h_t) and its slope for each edge, h the last hidden layer of
  *   h_0 = A_0 B(r),  h_k = A_k act(h_{k-1}),  act(h) = gain silu(h), or tanh(h^2) with `is_density`.
+ * With `is_normed`: h_k += bias_k, h_0 += pair_bias, act(h) = gain silu(g (h - mean)/sqrt(variance + epsilon) + b),
+ * except in the last layer with `is_density`. The cutoff function multiplies the units, not B, and is itself one more
+ * unit unless `is_density`.
  *   frequency  real [n_basis]
  *   weight     A_k: real [width[k]][width[k-1] or n_basis], k < n_hidden
  *   radius     real [n_pairs]: r0 by the pair of lines; NULL without a transform
- *   terms      real [n_edges][2][n_terms]: coef, slope; zeros from width[n_hidden-1] on */
+ *   pair_bias  real [n_pairs][width[0]]; affine  bias_k, g, b: real [3][width[k]]; with `is_normed`
+ *   terms      real [n_edges][2][n_terms]: coef, slope, of the units from column `first` on; zeros beyond them */
 typedef struct mlff_nequip_terms_args {
   const struct mlff_edges *edges;
   mlff_nequip_basis basis;
@@ -71,11 +75,20 @@ typedef struct mlff_nequip_terms_args {
   const void *weight[4];
   double gain;
   int is_density;
+  int is_normed;
+  double epsilon;
+  const void *pair_bias, *affine[4];
   const mlff_painn_radial *lines;
   const void *radius;
-  int n_terms;
+  int n_terms, first;
   void *terms;
 } mlff_nequip_terms_args;
+
+/* Units of a radial network. */
+static inline int mlff_nequip_n_units(const mlff_nequip_terms_args *a)
+{
+  return a->width[a->n_hidden - 1] + (a->is_normed && !a->is_density);
+}
 
 /* Radial input of messages. */
 typedef struct mlff_nequip_radial {
@@ -151,7 +164,7 @@ typedef struct mlff_nequip_message_args {
 /* ---- nodes: nequip_gate.c ---------------------------------------------------------------------------------------- */
 
 /* nequip_gate: q = g z/sqrt(s), s = epsilon + sum_l sum_{m,u} z_lmu^2/((2l+1)^2 n_orders) (s = 1 without a norm), then
- *   x_0 = gain silu(q_0),   x_l = gain q_l silu(gate of the channel);
+ *   x_0 = gain silu(q_0),   x_l = gain q_l silu(gate of the channel), or with gate_gain: gate_gain q_l sigmoid(gate);
  * the gates of l = 1, 2, ... follow the scalars in order 0 of z.
  * nequip_gate_backward: grad_z from grad_x. grad_z may alias z.
  *   weight  real [sum of z.n[l]] g, or NULL: no norm, g = 1
@@ -161,7 +174,7 @@ typedef struct mlff_nequip_gate_args {
   mlff_nequip_row in, out; /* of z and x */
   const void *z;           /* real [n][in.ld]  */
   const void *weight;
-  double epsilon, gain;
+  double epsilon, gain, gate_gain; /* gate_gain: 0 for silu */
   void *scale;
   void *x;            /* real [n][out.ld] */
   const void *grad_x; /* real [n][out.ld] */

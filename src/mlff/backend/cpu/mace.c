@@ -178,6 +178,30 @@ void MLFF_CPU(mace_product_backward_cpu)(mlff_backend *backend, const mlff_mace_
   }
 }
 
+void MLFF_CPU(mace_divide_cpu)(mlff_backend *backend, const mlff_mace_divide_args *a)
+{
+  (void) backend;
+  for (int64_t i = 0; i < a->atoms.n; i++) {
+    const int32_t slot = slot_of(&a->atoms, i);
+    real *out = (real *) a->out + i * a->ld;
+    if (slot < 0) {
+      memset(out, 0, (size_t) a->ld * sizeof *out);
+      continue;
+    }
+    const real *in = (const real *) a->in + i * a->ld,
+               *bias = a->bias ? (const real *) a->bias + slot * a->n_bias : NULL;
+    const real scale = a->density ? 1 / ((const real *) a->density)[i * MLFF_NEQUIP_BLOCK] : 1;
+    for (int64_t c = 0; c < a->ld; c += MLFF_VLEN) {
+      const vreal x = scale * vload(in + c);
+      vstore(out + c, bias && c < a->n_bias ? x + vload(bias + c) : x);
+    }
+    if (!a->grad_density) continue;
+    vreal sum = vset(0);
+    for (int64_t c = 0; c < a->ld; c += MLFF_VLEN) sum += vload(out + c) * vload((const real *) a->z + i * a->ld + c);
+    ((real *) a->grad_density)[i * MLFF_NEQUIP_BLOCK] = -scale * vsum(sum);
+  }
+}
+
 /* ---- readout ----------------------------------------------------------------------------------------------------- */
 
 static real dot(const real *x, const real *y, int n)
@@ -201,6 +225,23 @@ static real activate(real v, int is_tanh, real *slope)
   return is_tanh ? s : v * s;
 }
 
+/* Energy of an atom with two hidden layers; its gradient is added to grad. */
+static real readout_twice(const mlff_mace_readout_args *a, const real *x, real *grad)
+{
+  const int n = a->n_channels, n_hidden = a->n_hidden;
+  const real *w = a->weight, *middle = a->middle, *bias = a->bias, *last = a->last, gain = (real) a->gain;
+  real v[MLFF_MACE_HIDDEN], slope[MLFF_MACE_HIDDEN], g[MLFF_MACE_HIDDEN] = {0}, energy = 0;
+  for (int h = 0; h < n_hidden; h++) v[h] = gain * activate(dot(w + (int64_t) h * n, x, n), a->is_tanh, &slope[h]);
+  for (int k = 0; k < n_hidden; k++, middle += n_hidden) {
+    real u = bias[k], d;
+    for (int h = 0; h < n_hidden; h++) u += middle[h] * v[h];
+    energy += last[k] * gain * activate(u, a->is_tanh, &d);
+    for (int h = 0; h < n_hidden; h++) g[h] += last[k] * gain * d * middle[h];
+  }
+  for (int h = 0; grad && h < n_hidden; h++) add_row(g[h] * gain * slope[h], w + (int64_t) h * n, n, grad);
+  return energy;
+}
+
 /* Energy of an atom; its gradient is added to grad. */
 static real readout_atom(const mlff_mace_readout_args *a, int32_t slot, const real *x, real *grad)
 {
@@ -210,6 +251,7 @@ static real readout_atom(const mlff_mace_readout_args *a, int32_t slot, const re
     if (grad) add_row(1, w, n, grad);
     return a->energy ? dot(w, x, n) : 0;
   }
+  if (a->middle) return readout_twice(a, x, grad);
   real energy = 0;
   for (int h = 0; h < a->n_hidden; h++, w += n) {
     real slope;

@@ -5,10 +5,9 @@
 
 /* ---- radial network ---------------------------------------------------------------------------------------------- */
 
-static double edge_radius(const mlff_nequip_terms_args *a, int64_t e)
+static int32_t edge_pair(const mlff_nequip_terms_args *a, int64_t e)
 {
-  const real *line = (const real *) a->lines->line.data + e * MLFF_PAINN_LINE;
-  return (double) ((const real *) a->radius)[line_load_index(line).pair];
+  return line_load_index((const real *) a->lines->line.data + e * MLFF_PAINN_LINE).pair;
 }
 
 void MLFF_CPU(nequip_terms_cpu)(mlff_backend *backend, const mlff_nequip_terms_args *a)
@@ -16,14 +15,15 @@ void MLFF_CPU(nequip_terms_cpu)(mlff_backend *backend, const mlff_nequip_terms_a
   (void) backend;
   const real(*vec)[4] = a->edges->vec.data;
   real *terms = a->terms;
-  const int width = a->width[a->n_hidden - 1];
+  const int width = mlff_nequip_n_units(a);
   for (int64_t e = 0; e < a->edges->n_edges; e++, terms += 2 * a->n_terms) {
     real value[MLFF_NEQUIP_HIDDEN], slope[MLFF_NEQUIP_HIDDEN];
-    const double r0 = a->radius ? edge_radius(a, e) : 0;
-    mlff_nequip_hidden(a, r0, (double) vec[e][3], value, slope);
-    memcpy(terms, value, (size_t) width * sizeof *terms);
-    memcpy(terms + a->n_terms, slope, (size_t) width * sizeof *terms);
-    for (int t = width; t < a->n_terms; t++) terms[t] = terms[a->n_terms + t] = 0;
+    const double r0 = a->radius ? (double) ((const real *) a->radius)[edge_pair(a, e)] : 0;
+    const real *bias = a->pair_bias ? (const real *) a->pair_bias + edge_pair(a, e) * (int64_t) a->width[0] : NULL;
+    mlff_nequip_hidden(a, r0, bias, (double) vec[e][3], value, slope);
+    memcpy(terms + a->first, value, (size_t) width * sizeof *terms);
+    memcpy(terms + a->n_terms + a->first, slope, (size_t) width * sizeof *terms);
+    for (int t = a->first + width; t < a->n_terms; t++) terms[t] = terms[a->n_terms + t] = 0;
   }
 }
 
@@ -146,10 +146,24 @@ MLFF_INLINE vreal channel_scale(const mlff_nequip_gate_args *a, int channel, rea
   return a->weight ? vload((const real *) a->weight + channel) * scale : vset(1);
 }
 
+/* What multiplies an order l > 0 but for its gain. */
+MLFF_INLINE vreal gate_of(const mlff_nequip_gate_args *a, vreal q, vreal *slope)
+{
+  const vreal s = vsigmoid(q);
+  if (a->gate_gain == 0) return mlff_silu(q, s, slope);
+  *slope = s * (1 - s);
+  return s;
+}
+
+MLFF_INLINE real gain_of_gates(const mlff_nequip_gate_args *a)
+{
+  return (real) (a->gate_gain == 0 ? a->gain : a->gate_gain);
+}
+
 static void gate_row(const mlff_nequip_gate_args *a, const real *z, real scale, real *x)
 {
   const mlff_nequip_row *in = &a->in, *out = &a->out;
-  const real gain = (real) a->gain;
+  const real gain = (real) a->gain, gate_gain = gain_of_gates(a);
   vreal slope;
   for (int c = 0; c < out->n[0]; c += MLFF_VLEN) {
     const vreal q = vload(z + c) * channel_scale(a, c, scale);
@@ -159,7 +173,7 @@ static void gate_row(const mlff_nequip_gate_args *a, const real *z, real scale, 
        gates += out->n[l], channel += out->n[l++]) {
     for (int c = 0; c < out->n[l]; c += MLFF_VLEN) {
       const vreal q = vload(z + gates + c) * channel_scale(a, gates + c, scale);
-      const vreal gate = gain * mlff_silu(q, vsigmoid(q), &slope) * channel_scale(a, channel + c, scale);
+      const vreal gate = gate_gain * gate_of(a, q, &slope) * channel_scale(a, channel + c, scale);
       for (int m = 0; m < 2 * l + 1; m++)
         vstore(x + out->offset[l] + m * out->n[l] + c, gate * vload(z + in->offset[l] + m * in->n[l] + c));
     }
@@ -181,7 +195,7 @@ void MLFF_CPU(nequip_gate_cpu)(mlff_backend *backend, const mlff_nequip_gate_arg
 static double gate_row_backward(const mlff_nequip_gate_args *a, const real *z, real scale, const real *g, real *v)
 {
   const mlff_nequip_row *in = &a->in, *out = &a->out;
-  const real gain = (real) a->gain;
+  const real gain = (real) a->gain, gate_gain = gain_of_gates(a);
   vreal dot = vset(0);
   for (int l = 1, gates = out->n[0], channel = in->n[0]; l < out->n_orders;
        gates += out->n[l], channel += out->n[l++]) {
@@ -189,7 +203,7 @@ static double gate_row_backward(const mlff_nequip_gate_args *a, const real *z, r
       const vreal gate_scale = channel_scale(a, gates + c, scale), z_gate = vload(z + gates + c);
       const vreal x_scale = channel_scale(a, channel + c, scale), q = z_gate * gate_scale;
       vreal slope, sum = vset(0);
-      const vreal gate = gain * x_scale * mlff_silu(q, vsigmoid(q), &slope);
+      const vreal gate = gate_gain * x_scale * gate_of(a, q, &slope);
       for (int m = 0; m < 2 * l + 1; m++) {
         const int column = in->offset[l] + m * in->n[l] + c;
         const vreal gm = vload(g + out->offset[l] + m * out->n[l] + c), zm = vload(z + column);
@@ -197,7 +211,7 @@ static double gate_row_backward(const mlff_nequip_gate_args *a, const real *z, r
         dot += gm * gate * zm;
         vstore(v + column, gm * gate);
       }
-      const vreal v_gate = gain * x_scale * sum * slope * gate_scale;
+      const vreal v_gate = gate_gain * x_scale * sum * slope * gate_scale;
       dot += v_gate * z_gate;
       vstore(v + gates + c, v_gate);
     }
