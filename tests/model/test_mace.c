@@ -76,6 +76,30 @@ START_TEST(damaged_blocks)
 }
 END_TEST
 
+static const struct {
+  const char *old, *changed, *text;
+} nonlinear_damages[] = {
+    {"skip: [features", "skip: [messages", "layer 0 has skip messages and divisor density, needs features and density"},
+    {"divisor: [density", "divisor: [average", "layer 0 has skip features and divisor average"},
+    {"fan_in: none", "fan_in: sqrt", "radial_network must have fan_in none and a last width below 128"},
+    {"hidden: [20, 21]", "hidden: [20, 128]", "a last width below 128"},
+    {"n_edge: [", "n_edge: [0, ", "n_edge: expected 2 to 2 integers from 1 to 256"},
+    {"n_edge_first: 7", "n_edge_first: 6", "tensor 'layers.0.linear_up.l0' has shape [7, 8], expected [6, 8]"},
+    {"n_density: 23", "n_density: 22", "tensor 'layers.0.density.0' has shape [23, 22], expected [22, 22]"},
+    {"n_density: 23", "n_density: 128", "n_density: is 128, expected 1 to 127"},
+    {"product_weights: common", "product_weights: element", "has shape [1, "},
+    {"product_weights: common", "readouts: first", "is 'first', expected one of: all, last"},
+    {"product_weights: common", "n_readout_layers: 3", "n_readout_layers: is 3, expected 1 to 2"},
+};
+
+START_TEST(damaged_nonlinear_blocks)
+{
+  test_model file = test_model_mace(options_of(5));
+  test_damage(&file, nonlinear_damages[_i].old, nonlinear_damages[_i].changed, nonlinear_damages[_i].text);
+  test_model_free(&file);
+}
+END_TEST
+
 static Suite *mace_suite(void)
 {
   Suite *suite = suite_create("mace models");
@@ -84,6 +108,7 @@ static Suite *mace_suite(void)
   tcase_add_loop_test(tcase, elements_in_use, 0, N_SHAPES);
   tcase_add_loop_test(tcase, tables, 0, N_SHAPES);
   tcase_add_loop_test(tcase, damaged_blocks, 0, sizeof damages / sizeof *damages);
+  tcase_add_loop_test(tcase, damaged_nonlinear_blocks, 0, sizeof nonlinear_damages / sizeof *nonlinear_damages);
   suite_add_tcase(suite, tcase);
   return suite;
 }

@@ -5,7 +5,7 @@ import re
 import unittest
 
 TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-COUNTS = {"A": 10, "M": 20, "N": 20, "O": 17, "P": 9, "S": 7, "T": 20}
+COUNTS = {"A": 10, "M": 25, "N": 20, "O": 17, "P": 9, "S": 7, "T": 20}
 TRAPS = [f"{letter}{k}" for letter, n in COUNTS.items() for k in range(1, n + 1) if f"{letter}{k}" != "M19"]
 
 
