@@ -130,6 +130,10 @@ class Command(unittest.TestCase):
         for limits in ((1e-11, 1e-8, 1e-6), (1e-9, 1e-10, 1e-6), (1e-9, 1e-8, 1e-8)):
             self.assertEqual(against.table(rows, limits)[1], False)
         self.assertEqual(against.table([("a", 3, float("nan"), 0.0, 0.0)], (1.0, 1.0, 1.0))[1], False)
+        skipped = ("c", 2, "not compared: why")
+        text, good = against.table([*rows, skipped], (1e-9, 1e-8, 1e-6))
+        self.assertTrue(good and "not compared: why" in text)
+        self.assertEqual(against.table([skipped], (1.0, 1.0, 1.0))[1], False)
 
     def test_refused(self):
         self.write(helpers.painn("bspline"))

@@ -148,6 +148,10 @@ class Engine(unittest.TestCase):
         for s, least in [(s, 0.1) for s in near] + [(s, 0.0) for s in far]:
             added = original.evaluate(s)[0] - against.TensorNet(*plain).evaluate(s)[0]
             self.assertTrue(added > least if least else added == 0.0, added)
+        clamped = {**plain[0], "repulsion": {"kind": "clamped", "radii": {"H": 0.4, "C": 0.7, "O": 0.6}}}, plain[1]
+        good, text = self.verify(clamped, near + far)
+        self.assertTrue(good, text)
+        self.assertEqual((text.count("not compared"), text.count(" ok")), (2, 2), text)
         build, other = against.build, {"kind": "zbl", "cutoffs": {"C-O": 1.3 + 1e-6}}
         changed = lambda package, head, tensors: build(package, {**head, "repulsion": other}, tensors)
         with unittest.mock.patch.object(against, "build", changed):

@@ -3,9 +3,9 @@
 PACKAGE: torchani (ANI), orb-models (Orb-v2), schnetpack (PaiNN with Gaussian or Bessel functions), nequix (Nequix),
 sevenn (SevenNet), nequip (NequIP), mace (MACE) or matgl (TensorNet). The package builds its own network, gets the
 weights of the model file, and evaluates the same structures in double on the CPU: without STRUCTURES those of the
-file's self-test. A repulsion of kind zbl, which no package has, is added by numpy. Prints a table of differences to
-the program mlff; the exit status is 1 when one is too large. Runs in this Python if it has the package, else in the one
-that MLFF_TORCH_PYTHON names.
+file's self-test. A repulsion of kind zbl, which no package has, is added by numpy; structures within one of kind
+clamped are not compared. Prints a table of differences to the program mlff; the exit status is 1 when one is too large.
+Runs in this Python if it has the package, else in the one that MLFF_TORCH_PYTHON names.
 """
 
 import argparse
@@ -323,6 +323,10 @@ def differences(structure, a, b):
     return abs(a[0] - b[0]) / len(a[1]), float(np.max(np.abs(a[1] - b[1]))), stress
 
 
+class NotCompared(Unsupported):
+    """The package cannot evaluate one structure."""
+
+
 class _WithRepulsion:
     """A package's network, and the repulsion of the model file by numpy, which the package does not have. Packages have
     no clamped distances either, so that kind clamped is compared without close pairs only."""
@@ -332,7 +336,7 @@ class _WithRepulsion:
 
     def evaluate(self, s):
         if self.head["repulsion"]["kind"] == "clamped" and reference.is_repelled(self.head, s):
-            raise Unsupported(f"structure '{s['name']}' has atoms within a repulsion of kind clamped")
+            raise NotCompared("not compared: atoms within the repulsion")
         return reference.with_repulsion(self.head, s, self.original.evaluate(s))
 
 
@@ -351,7 +355,8 @@ def within(found, limits):
 
 
 def compare(path, package, structures, program=None):
-    """[(name, atoms, energy eV/atom, forces eV/A, virial eV/A^3 or None)]: differences between the package and mlff."""
+    """[(name, atoms, energy eV/atom, forces eV/A, virial eV/A^3 or None)]: differences between the package and mlff;
+    (name, atoms, reason) of a structure that the package cannot evaluate."""
     head, tensors = modelfile.read(path)
     if head["architecture"] != ARCHITECTURES[package]:
         raise ModelError(f"{path}: architecture '{head['architecture']}', and {package} has '{ARCHITECTURES[package]}'")
@@ -359,17 +364,22 @@ def compare(path, package, structures, program=None):
     original, rows = build(package, head, tensors), []
     ours, _ = engine.evaluate(modelfile.model_paths(path)[0], structures, "fp64", program)
     for s, result in zip(structures, ours):
-        rows.append((s["name"], len(s["elements"]), *differences(s, result, original.evaluate(s))))
+        try:
+            found = differences(s, result, original.evaluate(s))
+        except NotCompared as e:
+            found = (str(e),)
+        rows.append((s["name"], len(s["elements"]), *found))
     return rows
 
 
 def table(rows, limits):
-    """(text, whether all differences are within the limits)."""
-    lines, good = (
-        [f"{'structure':28s}{'atoms':>6s}{'energy eV/atom':>18s}{'forces eV/A':>16s}{'stress eV/A^3':>16s}"],
-        True,
-    )
+    """(text, whether all differences are within the limits). Without any difference there is no agreement."""
+    lines = [f"{'structure':28s}{'atoms':>6s}{'energy eV/atom':>18s}{'forces eV/A':>16s}{'stress eV/A^3':>16s}"]
+    good = any(len(found) > 1 for _, _, *found in rows)
     for name, n, *found in rows:
+        if len(found) == 1:
+            lines.append(f"{name[:27]:28s}{n:6d}    {found[0]}")
+            continue
         passed = within(found, limits)
         good = good and passed
         cells = "".join(f"{'-' if d is None else format(d, '.2e'):>{w}s}" for d, w in zip(found, (18, 16, 16)))
