@@ -4,6 +4,7 @@ A part is a function of the context that returns a Part, or raises Skip with the
 not there.
 """
 
+import json
 import os
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import yaml
 
+from mlff_tools.model import against_matgl, modelfile
 from mlff_tools.model.lammps import LammpsError, quoted
 
 from . import ROOT, models, systems
@@ -269,24 +271,27 @@ def orb(context):
     return Part("Orb-v2 (15 layers, 25 million parameters, random weights)", cases, ratios, facts)
 
 
-def _against_package(context, kind, label, package, model, weights, wanted):
+def _against_package(context, kind, label, package, model, weights, wanted, name=None):
     """(cases, ratios, facts) of a universal force field in LAMMPS and in its own package, on silicon and on water.
 
-    wanted: the arguments of the two ratios. The packages always give the stress, so LAMMPS computes it in every step.
+    wanted: the arguments of the two ratios; name: of the cases, else kind. The packages always give the stress, so
+    LAMMPS computes it in every step.
     """
     cases, ratios, facts = [], [], {}
     stress = ["compute stress all pressure NULL virial", "fix stress all ave/time 1 1 1 c_stress"]
-    for (name, where), bars in zip((("si64_rattled", "64 Si"), ("water192", "64 waters")), wanted):
-        structure = systems.nequix_reference(context.shared, name)
+    for (system, where), bars in zip((("si64_rattled", "64 Si"), ("water192", "64 waters")), wanted):
+        structure = systems.nequix_reference(context.shared, system)
         n = len(structure["numbers"])
         # the packages take seconds for the water
         theirs, found = _torch_part(
             context, kind, weights, package, ["calculator"], structure, f", {where}", fewest=3 if n < 100 else 1
         )
-        data = os.path.join(context.work, f"{kind}-{n}.data")
+        for case in theirs if name else []:
+            case.name = f"{name}-{case.name}"
+        data = os.path.join(context.work, f"{name or kind}-{n}.data")
         types, _ = systems.write_elements(data, structure)
         deck = systems.water_deck(data, mlff_pair(context, model, " ".join(types)), velocities=False) + stress
-        ours = LammpsCase(context, f"{kind}-{n}", f"{label}, {where}, pair_style mlff", deck, fewest=3)
+        ours = LammpsCase(context, f"{name or kind}-{n}", f"{label}, {where}, pair_style mlff", deck, fewest=3)
         facts[where] = _compare(ours, found["energy"], found["forces"])
         cases += [ours, *theirs]
         ratios.append(Ratio(f"{label}, {where}: {package} / mlff", [c.name for c in theirs], ours.name, **bars))
@@ -311,6 +316,43 @@ def sevennet(context):
     model, wanted = converted(context, "nequip", "sevennet-0"), [{"bar": 8.0}, {"bar": 8.0}]
     found = _against_package(context, "sevennet", "SevenNet-0", "sevenn", model, "7net-0", wanted)
     return Part("SevenNet-0 (5 layers, orders to 2, 0.8 million parameters)", *found)
+
+
+# Shipped TensorNet models: label, and milliseconds that a step of 64 Si and of 64 waters should take and may take.
+TENSORNETS = (
+    ("tensornet-matpes-r2scan", "TensorNet (r2SCAN)", ((5, 7), (14, 20))),
+    ("tensornet-local-matpes-pbe", "TensorNet (local, PBE)", ((4.5, 6.5), (12, 18))),
+)
+
+
+def _matgl_weights(context, name):
+    """Path of the weights of a shipped model as torch_programs.py reads them."""
+    head, tensors = modelfile.read(shipped(name))
+    p, backend = head["tensornet"], "DGL" if head["tensornet"]["message_from"] == "center" else "PYG"
+    options = {
+        "backend": backend,
+        "arguments": against_matgl.arguments(head),
+        "energy_scale": p["energy_scale"],
+        "energy_offsets": list(head["energy_offsets"].values()),
+    }
+    path = os.path.join(context.work, name + ".npz")
+    state = against_matgl.state(head, tensors, backend.lower() + "-2025.1")
+    np.savez(path, options=json.dumps(options), **state)
+    return path
+
+
+def tensornet(context):
+    """The shipped TensorNet models in LAMMPS against matgl (2.0 or 2.1, with DGL for the local one)."""
+    _torch(context, "matgl", "dgl")
+    published(context, "nequix_reference.json")
+    cases, ratios, facts = [], [], {}
+    for name, label, limits in TENSORNETS:
+        wanted = [{"bar": 15, "aim_most": aim / 1000, "most": most / 1000} for aim, most in limits]
+        weights, model = _matgl_weights(context, name), shipped(name)
+        more = _against_package(context, "tensornet", label, "matgl", model, weights, wanted, name)
+        cases, ratios = cases + more[0], ratios + more[1]
+        facts |= {f"{label}, {where}": found for where, found in more[2].items()}
+    return Part("TensorNet (2 layers, 0.8 million parameters)", cases, ratios, facts)
 
 
 # Published sizes of MACE: structures, milliseconds that a step should take and may take, least ratio to mace-torch.
@@ -402,38 +444,62 @@ def ranks(context):
     return Part("Student on two ranks", cases, ratios)
 
 
-def silicon_deck(context, cells, ranks=1):
-    """Deck of Nequix on so many cubic cells of rattled silicon in each direction."""
+def silicon_deck(context, cells, ranks=1, model=None):
+    """Deck of a model, of Nequix without one, on so many cubic cells of rattled silicon in each direction."""
     data = os.path.join(context.work, f"silicon-{8 * cells**3}.data")
     systems.write_elements(data, systems.rattled_silicon((cells, cells, cells)))
-    pair = mlff_pair(context, os.path.join(ROOT, "models", NEQUIX + ".yaml"), "Si")
+    pair = mlff_pair(context, model or shipped(NEQUIX), "Si")
     return parallel(systems.water_deck(data, pair, velocities=False), ranks)
 
 
-def nequix_ranks(context):
-    """Nequix on one and on two ranks."""
+def _on_two_ranks(context, name, label, model, bar):
+    """(cases, ratios) of a model on 1000 Si on one and on two ranks."""
     if len(context.cores) < 2:
         raise Skip("two ranks need two cores")
     one, two = (
         LammpsCase(
             context,
-            f"nequix-1000-{n}ranks",
-            f"Nequix, 1000 Si, {n} rank{'s' if n > 1 else ''}",
-            silicon_deck(context, 5, n),
+            f"{name}-1000-{n}ranks",
+            f"{label}, 1000 Si, {n} rank{'s' if n > 1 else ''}",
+            silicon_deck(context, 5, n, model),
             ranks=n,
             fewest=3,
         )
         for n in (1, 2)
     )
     both = TwoRuns(context, one)
-    return Part(
-        "Nequix on two ranks",
-        [one, two, both],
-        [
-            Ratio("Nequix, 1000 Si: 1 rank / 2 ranks", [one.name], two.name, bar=1.8),
-            Ratio("Nequix, 1000 Si: two separate runs at once / one", [both.name], one.name),
-        ],
-    )
+    return [one, two, both], [
+        Ratio(f"{label}, 1000 Si: 1 rank / 2 ranks", [one.name], two.name, bar=bar),
+        Ratio(f"{label}, 1000 Si: two separate runs at once / one", [both.name], one.name),
+    ]
+
+
+def nequix_ranks(context):
+    """Nequix on one and on two ranks."""
+    return Part("Nequix on two ranks", *_on_two_ranks(context, "nequix", "Nequix", None, 1.8))
+
+
+def tensornet_ranks(context):
+    """The shipped TensorNet models on one and on two ranks."""
+    cases, ratios = [], []
+    for name, label, _ in TENSORNETS:
+        more = _on_two_ranks(context, name, label, shipped(name), 1.9 if "local" in name else 1.8)
+        cases, ratios = cases + more[0], ratios + more[1]
+    return Part("TensorNet on two ranks", cases, ratios)
+
+
+def mace_ranks(context):
+    """MACE of MP-0 small's size with random weights on one and on two ranks."""
+    size, label, _ = MACE_SIZES[0]
+    weights, model = os.path.join(context.work, size + ".model"), os.path.join(context.work, size)
+    if not os.path.exists(weights):
+        _torch(context, "mace")
+        program = TorchProgram(context, "mace", weights, True)
+        context.closing.append(program.close)
+        silicon = systems.rattled_silicon()
+        program.ask(do="system", numbers=silicon["numbers"], positions=silicon["positions"], cell=silicon["cell"])
+    tools("mlff_tools", "convert", "mace", weights, "--no-self-test", "-o", model)
+    return Part("MACE on two ranks", *_on_two_ranks(context, "mace", f"{label} size", model + ".yaml", 1.8))
 
 
 def students(context):
@@ -478,9 +544,12 @@ PARTS = {
     "nequix": nequix,
     "mace": mace,
     "sevennet": sevennet,
+    "tensornet": tensornet,
     "student": student,
     "ranks": ranks,
     "nequix-ranks": nequix_ranks,
+    "tensornet-ranks": tensornet_ranks,
+    "mace-ranks": mace_ranks,
     "students": students,
     "kernels": kernels,
 }

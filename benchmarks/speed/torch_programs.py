@@ -1,9 +1,9 @@
-"""Other side of the speed comparison: TorchANI, SchNetPack, orb-models, SevenNet, mace-torch (PyTorch),
+"""Other side of the speed comparison: TorchANI, SchNetPack, orb-models, SevenNet, mace-torch, matgl (PyTorch),
 symmetrix-xl (C++) or Nequix (JAX).
 
 Each is evaluated in a process of its own.
 
-  $MLFF_TORCH_PYTHON torch_programs.py ani|painn|orb|nequix|sevennet|mace WEIGHTS [THREADS]
+  $MLFF_TORCH_PYTHON torch_programs.py ani|painn|orb|nequix|sevennet|mace|tensornet WEIGHTS [THREADS]
 
 The process reads one JSON object per line and answers with one per line, so that the caller can interleave its
 evaluations with those of other programs:
@@ -17,6 +17,7 @@ float32.
 """
 
 import contextlib
+import importlib
 import json
 import os
 import sys
@@ -433,7 +434,66 @@ class MACE:
         return float(energy), forces.tolist()
 
 
-PROGRAMS = {"ani": TorchANI, "painn": SchNetPack, "orb": Orb, "nequix": Nequix, "sevennet": SevenNet, "mace": MACE}
+class TensorNet:
+    """TensorNet in matgl; WEIGHTS is an .npz file with the network's tensors by their names in matgl, and "options",
+    JSON: arguments of the network, energy_scale, energy_offsets. One variant: calculator, the potential as the
+    package's calculator calls it: energy, forces and stress."""
+
+    def __init__(self, weights):
+        import numpy as np
+
+        found = dict(np.load(weights))
+        options = json.loads(str(found.pop("options")))
+        self.backend = os.environ["MATGL_BACKEND"] = options["backend"]
+        import matgl
+        from matgl.apps.pes import Potential
+        from matgl.models import TensorNet as Network
+
+        matgl.set_default_dtype("float", 32)
+        self.elements, self.cutoff = options["arguments"]["element_types"], options["arguments"]["cutoff"]
+        model = Network(**options["arguments"])
+        state = model.state_dict()
+        unused = {"bond_expansion.rbf.cutoff", "tensor_embedding.emb3.weight", "tensor_embedding.emb3.bias"}
+        if set(state) - unused != set(found):
+            raise ValueError(f"{weights}: {sorted((set(state) - unused) ^ set(found))} have no place in matgl")
+        model.load_state_dict({**state, **{name: torch.tensor(value) for name, value in found.items()}})
+        model.requires_grad_(False)
+        offsets = torch.tensor(options["energy_offsets"], dtype=torch.float64)
+        self.potential = Potential(model, data_std=options["energy_scale"], element_refs=offsets).eval()
+
+    def versions(self):
+        from importlib.metadata import version
+
+        return {name: version(name) for name in ("matgl", "torch-geometric")}
+
+    def set_system(self, numbers, positions, cell):
+        """Builds the neighbor list once: it is not part of what is timed."""
+        from ase import Atoms
+
+        module = importlib.import_module(f"matgl.ext._ase_{self.backend.lower()}")
+        atoms = Atoms(numbers=numbers, positions=positions, cell=cell, pbc=True)
+        graphs = module.Atoms2Graph(tuple(self.elements), self.cutoff)
+        self.graph, self.lattice, self.state = graphs.get_graph(atoms)
+
+    def evaluate(self, variant):
+        if variant != "calculator":
+            raise ValueError(f"variant '{variant}' is not known")
+        energy, forces, _, _ = self.potential(self.graph, self.lattice, self.state)
+        return energy, forces
+
+    def in_ev(self, energy, forces):
+        return float(energy.detach().double()), forces.detach().double().tolist()
+
+
+PROGRAMS = {
+    "ani": TorchANI,
+    "painn": SchNetPack,
+    "orb": Orb,
+    "nequix": Nequix,
+    "sevennet": SevenNet,
+    "mace": MACE,
+    "tensornet": TensorNet,
+}
 
 
 def answer(program, request):

@@ -37,7 +37,27 @@ def _package(message_from):
     raise Unsupported(f"matgl {importlib.metadata.version('matgl')} {MISSING[backend]}")
 
 
-def _state(head, tensors, convention):
+def arguments(head):
+    """Those of matgl's TensorNet."""
+    p, names = head["tensornet"], {ours: theirs for theirs, ours in ACTIVATIONS.items()}
+    basis = p["radial_basis"]
+    return {
+        "element_types": list(head["elements"]),
+        "units": p["n_features"],
+        "nblocks": p["n_layers"],
+        "num_rbf": basis["n"],
+        "max_n": basis["n"],
+        "rbf_type": "Gaussian" if basis["kind"] == "gaussian" else "SphericalBessel",
+        "width": basis.get("exponent", 0.5),
+        "use_smooth": True,
+        "activation_type": {**names, "softplus": "softplus2"}[p["activation"]],
+        "cutoff": head["cutoff"],
+        "equivariance_invariance_group": {ours: theirs for theirs, ours in GROUPS.items()}[p["group"]],
+        "is_intensive": False,
+    }
+
+
+def state(head, tensors, convention):
     """Tensors of the file under the names of matgl's network, in its convention."""
     linear, matrices = layer_names(head["tensornet"]["n_layers"])
     out = {f"{theirs}.{kind}": tensors[f"{ours}.{kind}"] for ours, theirs in linear for kind in ("weight", "bias")}
@@ -60,30 +80,14 @@ class TensorNet:
         import torch
 
         p, self.torch, self.cutoff, self.elements = head["tensornet"], torch, head["cutoff"], list(head["elements"])
-        basis = p["radial_basis"]
         refuse("matgl", {"norm_epsilon": (p["norm_epsilon"], 1e-5)})
         self.backend, potential, network, convention = _package(p["message_from"])
         import matgl
 
         matgl.set_default_dtype("float", 64)
-        names = {ours: theirs for theirs, ours in ACTIVATIONS.items()} | {"softplus": "softplus2"}
-        model = network(
-            element_types=tuple(self.elements),
-            units=p["n_features"],
-            nblocks=p["n_layers"],
-            num_rbf=basis["n"],
-            max_n=basis["n"],
-            rbf_type="Gaussian" if basis["kind"] == "gaussian" else "SphericalBessel",
-            width=basis.get("exponent", 0.5),
-            use_smooth=True,
-            activation_type=names[p["activation"]],
-            cutoff=head["cutoff"],
-            equivariance_invariance_group={ours: theirs for theirs, ours in GROUPS.items()}[p["group"]],
-            dtype=torch.float64,
-            is_intensive=False,
-        )
+        model = network(**arguments(head), dtype=torch.float64)
         kept = {name: value.numpy() for name, value in model.state_dict().items() if name in UNUSED}
-        fill(torch, model, {**kept, **_state(head, tensors, convention)})
+        fill(torch, model, {**kept, **state(head, tensors, convention)})
         offsets = torch.tensor([head["energy_offsets"][e] for e in self.elements])
         self.model = potential(model, data_std=p["energy_scale"], element_refs=offsets).eval()
 
