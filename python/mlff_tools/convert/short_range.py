@@ -41,6 +41,8 @@ def _shortest(path, elements, reach):
     index, found = {e: k for k, e in enumerate(elements)}, np.full((len(elements), len(elements)), np.inf)
     for s in read_xyz(path):
         inside = [k for k, e in enumerate(s["elements"]) if e in index]
+        if not inside:
+            continue
         species = np.array([index[s["elements"][k]] for k in inside], int)
         i, j, vectors = reference.neighbours(s["positions"][inside], s["cell"], reach)
         np.minimum.at(found, (species[i], species[j]), np.linalg.norm(vectors, axis=1))
