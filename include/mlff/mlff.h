@@ -255,6 +255,10 @@ typedef struct mlff_result {
   double (*member_forces)[3];
   /* [n_members][6] as virial. Written only with member_forces. */
   double (*member_virial)[6];
+  /* [n_local] uncertainty_unit of mlff_info. MLFF_E_UNSUPPORTED if that is NULL. */
+  double *atom_uncertainty;
+  /* [n_local][n_features] of the last layer. MLFF_E_UNSUPPORTED if n_features is 0. */
+  double *atom_features;
   /* Output: set for graphs on the device, otherwise unchanged. `forces` in GPU memory of the engine, complete on return
    * and valid until the next call with this model. */
   const double (*device_forces)[3];
@@ -320,6 +324,14 @@ typedef struct mlff_info {
   double max_force;
   /* The training distances are unknown, and distances are the cutoffs of the repulsion (kind clamped). */
   int distances_are_cutoffs;
+  /* Features of an atom in the last layer, with a block uncertainty those of the block; 0 = none. */
+  int n_features;
+  /* "eV/A": expected error of a component of the force on an atom; "relative": 1 is the limit of the frames that the
+   * block was made of; NULL: no uncertainty, because of uncertainty_why. */
+  const char *uncertainty_unit;
+  const char *uncertainty_why;
+  /* Above it an atom counts as unlike those of the training. */
+  double uncertainty_limit;
   /* SHA-256 of the YAML keys that affect results, including the weights, 64 hex digits. */
   const char *header_sha256;
   /* The file states header_sha256; 0 in older files. */

@@ -27,6 +27,8 @@ typedef enum mlff_watched {
   MLFF_WATCHED_TRIPLE,
   /* Largest force on an atom. */
   MLFF_WATCHED_FORCE,
+  /* Largest uncertainty of an atom. */
+  MLFF_WATCHED_UNCERTAINTY,
   MLFF_N_WATCHED
 } mlff_watched;
 
@@ -79,9 +81,9 @@ MLFF_API void mlff_watch_begin(mlff_watch *watch);
 MLFF_API int mlff_watch_has(const mlff_watch *watch, mlff_watched kind);
 
 /* Findings of a graph on the host: sets all kinds of `found`, those of the whole system to none. forces: [n_local][3]
- * eV/A, summed over ranks; NULL = not checked. O(n_pairs). */
+ * eV/A, summed over ranks; uncertainty: [n_local] of mlff_result; NULL = not checked. O(n_pairs). */
 MLFF_API void mlff_watch_atoms(mlff_watch *watch, const mlff_graph *graph, const double (*forces)[3],
-                               mlff_finding found[MLFF_N_WATCHED]);
+                               const double *uncertainty, mlff_finding found[MLFF_N_WATCHED]);
 /* Findings of the whole system: sets the first three of `found`. Temperature, pressure and, with box_changes, density
  * are means of ten checks, and not checked before the tenth. */
 MLFF_API void mlff_watch_state(mlff_watch *watch, const mlff_watch_system *system, mlff_finding found[MLFF_N_WATCHED]);

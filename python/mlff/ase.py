@@ -29,8 +29,9 @@ class MLFF(Calculator):
 
     Properties: energy and free_energy (eV), forces [n, 3] (eV/A), stress [6] (Voigt, eV/A^3; boxes that are periodic in
     all three directions), energies [n] (eV) where the model has energies of atoms; of an ensemble also energies_spread
-    [n] (eV), member_energies [n_members] (eV), and forces_spread [n] (eV/A), which runs the networks once more. All are
-    computed when positions, elements, cell or periodicity have changed, else returned as they were.
+    [n] (eV), member_energies [n_members] (eV), and forces_spread [n] (eV/A), which runs the networks once more; of a
+    model with uncertainties, uncertainties [n] (Model.uncertainty_unit). All are computed when positions, elements,
+    cell or periodicity have changed, else returned as they were.
 
     Calculators may run at the same time in threads of their own. copy.deepcopy opens the model again.
     """
@@ -58,6 +59,8 @@ class MLFF(Calculator):
         if opened.n_members > 1:
             self._of_model += ["energies_spread", "member_energies"]
             self.implemented_properties.append("forces_spread")
+        if opened.uncertainty_unit:
+            self._of_model.append("uncertainties")
         self.implemented_properties += self._of_model
 
     def set(self, **changes: typing.Any) -> dict:

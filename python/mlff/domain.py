@@ -82,7 +82,7 @@ class Domain:
         if graph.boundary == library.PERIODIC:
             system.density = GRAMS_PER_CM3 * mass / graph.volume
             system.pressure = GPA * sum(result.virial[:3]) / (3 * graph.volume)
-        self.library.mlff_watch_atoms(self.watch, graph, result.forces, self.found)
+        self.library.mlff_watch_atoms(self.watch, graph, result.forces, result.atom_uncertainty, self.found)
         self.library.mlff_watch_state(self.watch, system, self.found)
         self.library.mlff_watch_judge(self.watch, self.n_evaluations == 1, self.found)
         for finding in self.found:

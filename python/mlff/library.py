@@ -81,6 +81,8 @@ class CResult(ctypes.Structure):
         ("atom_spread", c_void_p),
         ("member_forces", c_void_p),
         ("member_virial", c_void_p),
+        ("atom_uncertainty", c_void_p),
+        ("atom_features", c_void_p),
         ("device_forces", c_void_p),
         ("n_edges", c_int64),
         ("min_distance", c_double),
@@ -116,6 +118,10 @@ class CInfo(ctypes.Structure):
         ("triples", POINTER(c_double)),
         ("max_force", c_double),
         ("distances_are_cutoffs", c_int),
+        ("n_features", c_int),
+        ("uncertainty_unit", c_char_p),
+        ("uncertainty_why", c_char_p),
+        ("uncertainty_limit", c_double),
         ("header_sha256", c_char_p),
         ("header_is_hashed", c_int),
         ("n_self_tests", c_int),
@@ -179,7 +185,7 @@ class CXyzFrame(ctypes.Structure):
 
 
 PERIODIC = 2  # MLFF_BOUNDARY_PERIODIC
-N_WATCHED = 7  # MLFF_N_WATCHED
+N_WATCHED = 8  # MLFF_N_WATCHED
 VERDICT_STOP = 2  # MLFF_VERDICT_STOP
 
 STRUCTURES = {
@@ -231,7 +237,7 @@ FUNCTIONS = {
     "mlff_watch_create": (c_int, (POINTER(CInfo), c_int, c_char_p, POINTER(c_void_p), POINTER(CError))),
     "mlff_watch_free": (None, (c_void_p,)),
     "mlff_watch_begin": (None, (c_void_p,)),
-    "mlff_watch_atoms": (None, (c_void_p, POINTER(CGraph), c_void_p, POINTER(CFinding))),
+    "mlff_watch_atoms": (None, (c_void_p, POINTER(CGraph), c_void_p, c_void_p, POINTER(CFinding))),
     "mlff_watch_state": (None, (c_void_p, POINTER(CWatchSystem), POINTER(CFinding))),
     "mlff_watch_judge": (None, (c_void_p, c_int, POINTER(CFinding))),
     "mlff_xyz_open": (c_int, (c_char_p, c_char_p, c_size_t, POINTER(c_void_p), POINTER(CError))),

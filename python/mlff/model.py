@@ -34,6 +34,8 @@ class Result(typing.NamedTuple):
     member_energies: np.ndarray | None  # [n_members] eV, of an ensemble
     energies_spread: np.ndarray | None  # [n] eV, standard deviation (n-1) over the members
     member_forces: np.ndarray | None  # [n_members, n, 3] eV/A, on request
+    uncertainties: np.ndarray | None  # [n] Model.uncertainty_unit, where the model has them
+    features: np.ndarray | None  # [n, width] of the last layer, on request
     n_edges: int  # neighbors within the cutoff, of all atoms
     min_distance: float  # A, of two neighbors; infinity without any
 
@@ -110,7 +112,7 @@ def _periodic(pbc, has_cell):
 class _Arrays:
     """What the engine writes for n atoms, and the structure that points there."""
 
-    def __init__(self, n, n_members, has_energies):
+    def __init__(self, n, n_members, has_energies, has_uncertainty):
         self.c = library.CResult()
         self.virial = np.ctypeslib.as_array(self.c.virial)
         self.n_members, self.n = n_members, n
@@ -118,7 +120,8 @@ class _Arrays:
         self.energies = self._new("atom_energy", (n,)) if has_energies else None
         self.member_energies = self._new("member_energy", (n_members,)) if n_members > 1 else None
         self.spread = self._new("atom_spread", (n,)) if n_members > 1 and has_energies else None
-        self.member_forces = None
+        self.uncertainties = self._new("atom_uncertainty", (n,)) if has_uncertainty else None
+        self.member_forces = self.features = None
 
     def _new(self, name, shape):
         array = np.zeros(shape)
@@ -129,6 +132,12 @@ class _Arrays:
         self.member_forces = self._new("member_forces", (self.n_members, self.n, 3)) if wanted else None
         if not wanted:
             self.c.member_forces = None
+
+    def want_features(self, width):
+        """width: None or 0: not wanted."""
+        self.features = self._new("atom_features", (self.n, width)) if width else None
+        if not width:
+            self.c.atom_features = None
 
     def result(self, volume):
         """volume: A^3, None: no stress."""
@@ -141,6 +150,8 @@ class _Arrays:
             None if self.member_energies is None else self.member_energies.copy(),
             None if self.spread is None else self.spread.copy(),
             self.member_forces,
+            None if self.uncertainties is None else self.uncertainties.copy(),
+            self.features,
             self.c.n_edges,
             self.c.min_distance,
         )
@@ -280,6 +291,10 @@ class Model:
         self.elements: list[str] = [text(info.elements[k]) for k in range(n)]
         self.n_members: int = info.n_members
         self.n_parameters: int = info.n_parameters
+        self.n_features: int = info.n_features  # of an atom in the last layer; 0: none
+        self.uncertainty_unit: str | None = text(info.uncertainty_unit) or None  # "eV/A" or "relative"
+        self.uncertainty_why: str = text(info.uncertainty_why)  # why there is none
+        self.uncertainty_limit: float | None = info.uncertainty_limit or None  # above: unlike those of the training
         pair = lambda p: (p[0], p[1]) if p else None
         self.temperature: tuple[float, float] | None = pair(info.temperature)
         self.density: tuple[float, float] | None = pair(info.density)
@@ -320,7 +335,7 @@ class Model:
             self._open(sorted(wanted | self._opened_for))
         self._numbers, self._species = numbers, species.tobytes()
         self._mass = float(sum(MASS[SYMBOLS[z]] for z in found))
-        self._arrays = _Arrays(len(found), self.n_members, "node_energies" in self.traits)
+        self._arrays = _Arrays(len(found), self.n_members, "node_energies" in self.traits, self.uncertainty_unit)
 
     def _make_system(self, positions, cell, pbc):
         self._forget_system()
@@ -366,6 +381,7 @@ class Model:
         pbc: bool | typing.Sequence[bool] | None = None,
         *,
         member_forces: bool = False,
+        features: bool = False,
     ) -> Result:
         """Energy, forces and what else the model has.
 
@@ -374,6 +390,7 @@ class Model:
         cell:          [3, 3] A, rows are the cell vectors; None: nothing is periodic
         pbc:           which vectors are periodic, one or three; None: all three with a cell
         member_forces: of an ensemble, forces of every member, too: its networks run once more
+        features:      those of the last layer, too
 
         Repeated calls with atoms that have moved little, in a cell that has changed little, keep the neighbor list.
         Error: no atoms, unknown elements, positions that are not finite, atoms closer than the model allows, cells that
@@ -383,12 +400,14 @@ class Model:
         positions = _doubles(positions, (len(numbers), 3), "positions")
         box = np.zeros((3, 3)) if cell is None else _doubles(cell, (3, 3), "cell vectors")
         periodic = _periodic(pbc, cell is not None)
-        return self._evaluate(numbers.tobytes(), positions.tobytes(), box.tobytes(), periodic, member_forces)
+        return self._evaluate(numbers.tobytes(), positions.tobytes(), box.tobytes(), periodic, member_forces, features)
 
-    def _evaluate(self, numbers, positions, cell, pbc, member_forces=False):
+    def _evaluate(self, numbers, positions, cell, pbc, member_forces=False, features=False):
         """The same of bytes: numbers of int64, positions and cell of double; pbc is a tuple of bool."""
         if member_forces and self.n_members < 2:
             raise Error(f"model {self.name} is not an ensemble: there are no forces of members")
+        if features and not self.n_features:
+            raise Error(f"{self.architecture} models have no features of a last layer")
         if len(positions) != 3 * len(numbers):
             raise Error(f"{len(numbers) // 8} elements, but positions of {len(positions) / 24:g} atoms")
         with self._lock:
@@ -397,6 +416,8 @@ class Model:
             arrays, graph = self._arrays, self._graph
             if member_forces or arrays.member_forces is not None:
                 arrays.want_members(member_forces)
+            if features or arrays.features is not None:
+                arrays.want_features(self.n_features if features else 0)
             self._check(self._library.mlff_model_evaluate(self._handle, graph, None, arrays.c, self._error))
             if self._domain.is_due(positions, cell):
                 try:

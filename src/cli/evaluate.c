@@ -6,8 +6,8 @@
 
 typedef struct answer {
   cli_list *list;
-  mlff_result result; /* atom_energy is NULL for models without energies of atoms */
-  double *members, *spread;
+  mlff_result result;                     /* atom_energy is NULL for models without energies of atoms */
+  double *members, *spread, *uncertainty; /* uncertainty is NULL for models without */
 } answer;
 
 static void answer_free(answer *a)
@@ -17,6 +17,7 @@ static void answer_free(answer *a)
   free(a->result.atom_energy);
   free(a->members);
   free(a->spread);
+  free(a->uncertainty);
 }
 
 static mlff_status evaluate(mlff_model *model, cli_file *file, int frame, answer *a, mlff_error *error)
@@ -27,8 +28,11 @@ static mlff_status evaluate(mlff_model *model, cli_file *file, int frame, answer
   *a = (answer){.result = {.forces = malloc(n * sizeof *a->result.forces),
                            .atom_energy = has_atom_energy ? malloc(n * sizeof(double)) : NULL},
                 .members = malloc((size_t) info->n_members * sizeof(double)),
-                .spread = malloc(n * sizeof(double))};
-  if (!a->result.forces || (has_atom_energy && !a->result.atom_energy) || !a->members || !a->spread) {
+                .spread = malloc(n * sizeof(double)),
+                .uncertainty = info->uncertainty_unit ? malloc(n * sizeof(double)) : NULL};
+  a->result.atom_uncertainty = a->uncertainty;
+  if (!a->result.forces || (has_atom_energy && !a->result.atom_energy) || !a->members || !a->spread ||
+      (info->uncertainty_unit && !a->uncertainty)) {
     snprintf(error->text, sizeof error->text, "out of memory");
     return error->code = MLFF_E_NOMEM;
   }
@@ -70,6 +74,7 @@ static mlff_status print_json(const mlff_info *info, const cli_frame *frame, con
     json_numbers("member_energies", a->members, info->n_members, 0);
     json_numbers("atom_spread", a->spread, frame->n_atoms, 0);
   }
+  if (a->uncertainty) json_numbers("atom_uncertainties", a->uncertainty, frame->n_atoms, 0);
   printf(",\n     \"n_edges\": %lld, \"min_distance\": ", (long long) r->n_edges);
   mlff_json_number(stdout, r->min_distance, 0);
   const mlff_status status = cli_print_outside(info, cli_list_graph(a->list), r, 1, error);
@@ -91,6 +96,12 @@ static mlff_status print_text(const mlff_info *info, const cli_frame *frame, con
     double most = 0;
     for (int32_t i = 0; i < frame->n_atoms; i++) most = fmax(most, a->spread[i]);
     printf("  spread   %.6f eV at the atom with the largest, over %d members\n", most, info->n_members);
+  }
+  if (a->uncertainty) {
+    double most = 0;
+    for (int32_t i = 0; i < frame->n_atoms; i++) most = fmax(most, a->uncertainty[i]);
+    printf("  unsure   %.6f (%s) at the atom with the largest uncertainty, limit %g\n", most, info->uncertainty_unit,
+           info->uncertainty_limit);
   }
   const mlff_status status = cli_print_outside(info, cli_list_graph(a->list), r, 0, error);
   if (!with_forces) return status;

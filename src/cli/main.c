@@ -42,6 +42,7 @@ static const struct {
     {"report", "make an HTML page of reports (Python)"},
     {"distill", "train and certify a model from a recipe (Python)"},
     {"certify", "check a model against its teacher and the thresholds of a recipe (Python)"},
+    {"uncertainty", "add the uncertainty of atoms to a model, and test it (Python)"},
     {"label", "label structures with a teacher: a model, LAMMPS, ASE or a file of labels (Python)"},
 };
 enum { N_SCRIPTS = sizeof scripts / sizeof *scripts };

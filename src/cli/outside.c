@@ -20,7 +20,7 @@ mlff_status cli_print_outside(const mlff_info *info, const mlff_graph *graph, co
   mlff_graph named = *graph;
   named.name = name_atom;
   named.name_context = &named;
-  mlff_watch_atoms(watch, &named, result->forces, found);
+  mlff_watch_atoms(watch, &named, result->forces, result->atom_uncertainty, found);
   if (is_json) printf(", \"outside\": [");
   for (int k = 0; k < MLFF_N_WATCHED; k++) {
     if (!(found[k].excess > 1)) continue;

@@ -72,6 +72,10 @@ double MLFFDeviation::memory_usage() const
 void MLFFDeviation::measure_atoms(int n_members)
 {
   const auto n_local = static_cast<size_t>(graph.view().n_local);
+  if (n_members == 1) {
+    deviations.assign(results.atom_uncertainties(), results.atom_uncertainties() + n_local + 1);
+    return;
+  }
   const double scale = results.per_ev();
   // never empty, so that data() is not null when a rank has no atoms
   deviations.assign(n_local + 1, 0.0);
@@ -126,10 +130,11 @@ double MLFFDeviation::count_atoms() const
   return all;
 }
 
-/* Over nine components; the average is the root mean square, as in DeePMD-kit. */
+/* Over nine components; zero for one network; the average is the root mean square, as in DeePMD-kit. */
 MLFFDeviation::Extremes MLFFDeviation::virial_extremes(int n_members, double n_atoms) const
 {
   const auto n = 6 * static_cast<size_t>(n_members);
+  if (n_members == 1) return {0.0, 0.0, 0.0};
   std::vector<double> mine(n), all(n);
   for (int k = 0; k < n_members; k++)
     memcpy(&mine[6 * static_cast<size_t>(k)], results.member_virial(k), 6 * sizeof(double));
@@ -160,9 +165,12 @@ void MLFFDeviation::measure(int n_members)
   const bool dump = settings.devi_dump > 0.0 && forces.highest > settings.devi_dump;
   const bool stop = settings.devi_stop > 0.0 && forces.highest > settings.devi_stop;
   if (dump || stop) dump_frame();
-  std::string text = "pair_style mlff: in step " + std::to_string(update->ntimestep) + " the force on atom " +
-                     std::to_string(worst) +
-                     mlff_format(" differs by %.6g between members of the ensemble, ", forces.highest);
+  std::string text = "pair_style mlff: in step " + std::to_string(update->ntimestep);
+  if (n_members > 1)
+    text += " the force on atom " + std::to_string(worst) +
+            mlff_format(" differs by %.6g between members of the ensemble, ", forces.highest);
+  else
+    text += " the uncertainty of atom " + std::to_string(worst) + mlff_format(" is %.6g, ", forces.highest);
   const char *const advice = ": this structure is outside the training domain";
   if (stop)
     error->all(FLERR, text + mlff_format("more than devi_stop %.6g", settings.devi_stop) + advice +

@@ -1,4 +1,4 @@
-/* deviation.h: model deviation of an ensemble, its file and its thresholds.
+/* deviation.h: model deviation of an ensemble, or the uncertainty of one network; its file and its thresholds.
  *
  * An atom's deviation is sqrt(<|f_k - <f>|^2>), the mean being over the members k; a virial component's is
  * sqrt(<(w_k - <w>)^2>) divided by the number of atoms. File and definitions are those of DeePMD-kit's model deviation

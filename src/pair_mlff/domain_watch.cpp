@@ -91,6 +91,7 @@ void MLFFDomainWatch::judge(bool whole, bool begins)
     mlff_watch_state(watch.get(), &system, found.data());
   } else {
     found[MLFF_WATCHED_DISTANCE].excess = found[MLFF_WATCHED_TRIPLE].excess = found[MLFF_WATCHED_FORCE].excess = 0.0;
+    found[MLFF_WATCHED_UNCERTAINTY].excess = 0.0;
   }
   mlff_watch_judge(watch.get(), begins, found.data());
   for (const mlff_finding &finding : found)
@@ -105,7 +106,8 @@ void MLFFDomainWatch::find_atoms(Findings &found)
 {
   const mlff_graph g = graph.on_host();
   const bool wants_forces = mlff_watch_has(watch.get(), MLFF_WATCHED_FORCE) != 0;
-  mlff_watch_atoms(watch.get(), &g, wants_forces ? results.whole_forces() : nullptr, found.data());
+  mlff_watch_atoms(watch.get(), &g, wants_forces ? results.whole_forces() : nullptr, results.last().atom_uncertainty,
+                   found.data());
   if (comm->nprocs > 1) reduce_findings(found);
 }
 

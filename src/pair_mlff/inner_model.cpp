@@ -26,8 +26,7 @@ MLFFInnerModel::MLFFInnerModel(LAMMPS *lammps, Pair *pair, const MLFFSettings &s
 
 void MLFFInnerModel::evaluate(NeighList *list)
 {
-  const std::string failure =
-      evaluator.evaluate(list, {false, false, false, false, false}, "pair_style mlff (inner model)");
+  const std::string failure = evaluator.evaluate(list, {}, "pair_style mlff (inner model)");
   if (!failure.empty()) error->all(FLERR, failure);
   evaluated++;
   const auto n_all = static_cast<size_t>(evaluator.graph.view().n_all);
@@ -71,7 +70,7 @@ MLFFMemoryForecast::Part MLFFInnerModel::forecast(NeighList *list)
 {
   evaluator.graph.update(list);
   forecast_graph = evaluator.graph.on_host();
-  return {evaluator.model.get(), &forecast_graph, evaluator.results.request({false, false, false, false, false})};
+  return {evaluator.model.get(), &forecast_graph, evaluator.results.request({})};
 }
 
 double MLFFInnerModel::memory_usage() const

@@ -98,10 +98,11 @@ void PairMLFF::evaluate(int eflag, int vflag)
   // not a Monte Carlo trial: first evaluation of this step
   if ((neighbor->nex_group || neighbor->nex_mol) && impl->groups_checked_step != update->ntimestep)
     check_excluded_groups();
-  const bool deviation = impl->wants_deviation();
-  impl->overlap_error =
-      impl->main.evaluate(list, {eflag_atom != 0, vflag_atom != 0, cvflag_atom != 0, ensemble, deviation},
-                          "pair_style mlff");
+  const bool deviation = impl->wants_deviation(), uncertainty = impl->wants_uncertainty();
+  impl->overlap_error = impl->main.evaluate(list,
+                                            {eflag_atom != 0, vflag_atom != 0, cvflag_atom != 0, ensemble,
+                                             ensemble && deviation, uncertainty},
+                                            "pair_style mlff");
   if (!impl->overlap_error.empty()) {
     reject_trial(is_first);
     return;
@@ -114,6 +115,7 @@ void PairMLFF::evaluate(int eflag, int vflag)
   if (cvflag_atom) results.add_centroid_virials(cvatom);
   if (ensemble) results.scale_spread();
   if (ensemble && eflag_global) results.reduce_spread(pvector);
+  if (uncertainty) results.sort_uncertainties(impl->uncertainties_are_forces());
   if (deviation) impl->deviation.measure(impl->main.info->n_members);
   if (impl->watch.is_due()) {
     sync_velocities();
@@ -130,7 +132,7 @@ void PairMLFF::warm_up(double first_seconds)
 {
   if (!update->setupflag) return;    // `pair_modify compute no` left the evaluation out
   impl->main.graph.wait();
-  mlff_result *result = impl->main.results.request({false, false, false, impl->ensemble(), false});
+  mlff_result *result = impl->main.results.request({false, false, false, impl->ensemble()});
   mlff_error problem = {};
   double mine[2] = {first_seconds, 0.0}, longest[2];
   const mlff_status status = mlff_model_record(impl->main.model.get(), &impl->main.graph.view(),
@@ -205,9 +207,11 @@ void PairMLFF::coeff(int narg, char **arg)
     close_model();
     error->all(FLERR, "pair_coeff of mlff: " + other);
   }
-  if (impl->settings.wants_deviation() && !impl->ensemble())
-    error->all(FLERR, "pair_coeff of mlff: out_file, devi_warn, devi_dump and devi_stop need an ensemble, but model " +
-                          std::string(impl->main.info->name) + " uses only one network");
+  if (impl->settings.wants_deviation() && !impl->ensemble() && !impl->has_uncertainty())
+    error->all(FLERR, "pair_coeff of mlff: out_file, devi_warn, devi_dump and devi_stop need an ensemble or an "
+                      "uncertainty, but model " +
+                          std::string(impl->main.info->name) + " uses only one network and has no uncertainty: " +
+                          impl->main.info->uncertainty_why + " [mlff-44]");
   impl->deviation.start(impl->settings);
   impl->watch.set_model(impl->main.info, impl->main.species_of_type, impl->settings.domain);
   set_type_flags();
@@ -273,7 +277,8 @@ void PairMLFF::setup()
   impl->active_halo = &impl->main.halo;
   impl->main.graph.update(list);
   const mlff_graph graph = impl->main.graph.on_host();
-  mlff_result *wanted = impl->main.results.request({false, false, false, impl->ensemble(), impl->wants_deviation()});
+  mlff_result *wanted = impl->main.results.request(
+      {false, false, false, impl->ensemble(), impl->ensemble() && impl->wants_deviation(), impl->wants_uncertainty()});
   std::vector<MLFFMemoryForecast::Part> parts = {{impl->main.model.get(), &graph, wanted}};
   if (impl->has_levels()) {
     impl->active_halo = &impl->inner->halo();
@@ -337,6 +342,7 @@ void *PairMLFF::extract(const char *name, int &dim)
   if (strcmp(name, "mlff_settings") == 0) return &impl->settings;
   if (strcmp(name, "mlff_watch") == 0) return impl->watch.counts();
   if (strcmp(name, "deviation_flag") == 0 && impl->ensemble()) return &impl->deviation_flag;
+  if (strcmp(name, "uncertainty_flag") == 0 && impl->has_uncertainty()) return &impl->uncertainty_flag;
   if (strcmp(name, "spread_flag") == 0 && impl->ensemble()) return &impl->spread_flag;
   return nullptr;
 }
@@ -344,7 +350,9 @@ void *PairMLFF::extract(const char *name, int &dim)
 void *PairMLFF::extract_peratom(const char *name, int &ncol)
 {
   ncol = 0;
-  if (!impl->main.model || !impl->ensemble()) return nullptr;
+  if (!impl->main.model) return nullptr;
+  if (strcmp(name, "uncertainty") == 0 && impl->has_uncertainty()) return impl->main.results.atom_uncertainties();
+  if (!impl->ensemble()) return nullptr;
   if (strcmp(name, "deviation") == 0) return impl->deviation.atom_deviations();
   return strcmp(name, "spread") == 0 ? impl->main.results.atom_spread() : nullptr;
 }

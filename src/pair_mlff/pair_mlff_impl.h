@@ -60,11 +60,20 @@ struct PairMLFF::Impl {
   std::string restart_problem;          // why pair_style must be repeated after read_restart, or empty
   MLFFIdentity restart_model = {};      // model of the run that wrote the restart file; empty: none
   // set by fix pair; the spread is computed in every step anyway
-  int spread_flag = 0, deviation_flag = 0;
+  int spread_flag = 0, deviation_flag = 0, uncertainty_flag = 0;
 
   bool ensemble() const { return main.info->n_members > 1; }
-  /* Whether this step needs the model deviation. */
-  bool wants_deviation() const { return ensemble() && (deviation_flag || deviation.is_due()); }
+  bool has_uncertainty() const { return main.info->uncertainty_unit != nullptr; }
+  bool uncertainties_are_forces() const { return strcmp(main.info->uncertainty_unit, "relative") != 0; }
+  /* Whether this step needs the model deviation: of the members of an ensemble, else the uncertainty. */
+  bool wants_deviation() const
+  {
+    return (ensemble() && deviation_flag) || ((ensemble() || has_uncertainty()) && deviation.is_due());
+  }
+  bool wants_uncertainty() const
+  {
+    return has_uncertainty() && (uncertainty_flag || watch.is_due() || (!ensemble() && deviation.is_due()));
+  }
 
   /* Without the engine. */
   double memory_usage() const

@@ -71,6 +71,7 @@ mlff_result *MLFFResults::request(const Wanted &wanted)
   if (wanted.spread) results.atom_spread = room<double>(spread, n_local);
   if (wanted.spread) results.member_energy = member_energies.data();
   if (wanted.members) results.member_forces = room<Vector>(member_forces, n_nodes * n_members);
+  if (wanted.uncertainty) results.atom_uncertainty = room<double>(unsorted, n_local);
   if (wanted.members) results.member_virial = room<Virial>(member_virials, n_members);
   return &results;
 }
@@ -175,6 +176,14 @@ void MLFFResults::scale_spread()
   for (int i = 0; i < view.n_local; i++) spread[i] = element[i] < 0 ? 0.0 : spread[i] * units->per_ev;
 }
 
+void MLFFResults::sort_uncertainties(bool are_forces)
+{
+  const auto n_local = static_cast<size_t>(view.n_local);
+  const double scale = are_forces ? units->per_ev : 1.0;
+  uncertainties.resize(n_local + 1);    // not empty on a rank without atoms
+  for (size_t i = 0; i < n_local; i++) uncertainties[i] = scale * unsorted[static_cast<size_t>(nodes.row_of[i])];
+}
+
 void MLFFResults::reduce_spread(double *three)
 {
   const int n_members = static_cast<int>(member_energies.size());
@@ -206,6 +215,6 @@ double MLFFResults::memory_usage() const
 {
   const size_t numbers = ordered.capacity() + forces.capacity() + virials.capacity() + centroids.capacity() +
                          atom_energies.capacity() + member_energies.capacity() + spread.capacity() +
-                         member_forces.capacity();
+                         member_forces.capacity() + unsorted.capacity() + uncertainties.capacity();
   return static_cast<double>(numbers * sizeof(double));
 }

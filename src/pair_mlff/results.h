@@ -25,7 +25,8 @@ class MLFFResults : protected Pointers {
   static const MLFFUnits *find_units(const char *name);
   static std::string supported_units();
   struct Wanted {
-    bool atom_energy, atom_virial, atom_centroid, spread, members;
+    bool atom_energy = false, atom_virial = false, atom_centroid = false, spread = false, members = false;
+    bool uncertainty = false;
   };
   /* Cleared result for the last graph, with the requested arrays. */
   mlff_result *request(const Wanted &wanted);
@@ -57,6 +58,10 @@ class MLFFResults : protected Pointers {
   /* Std of the total energy, rms and largest std of atomic energies, on rank 0; zeros on others, because LAMMPS sums
    * over ranks. Collective. */
   void reduce_spread(double *three);
+  /* [n_local] uncertainties of the last evaluation that had them, nullptr before the first; sort_uncertainties converts
+   * them to the order and units of LAMMPS. */
+  double *atom_uncertainties() { return uncertainties.empty() ? nullptr : uncertainties.data(); }
+  void sort_uncertainties(bool are_forces);
   double memory_usage() const;
 
  private:
@@ -68,6 +73,7 @@ class MLFFResults : protected Pointers {
   mlff_result results;
   std::vector<double> forces, ordered, virials, centroids, atom_energies, spread;
   std::vector<double> member_energies, member_forces, member_virials;
+  std::vector<double> unsorted, uncertainties;
   bool reverses_forces() const;
 };
 

@@ -216,9 +216,9 @@ static double largest_change(const test_answer *a, const test_answer *b)
 }
 
 /* What single precision may be off by: networks amplify its rounding a hundredfold, steep ones more. How much one does
- * is what its forces (`exact`, of these atoms) change by in double when atoms move by 3e-7 A, the rounding of a distance:
- * of 769 of TensorNet one changed by 1e-3 of the largest force, and was off by 1.3e-4. Orb's outputs may be off by 20
- * times that change: of 6,000 two were off by more than 1e-4 of the largest force, by 0.5 and 11 times the change. */
+ * is what its forces (`exact`, of these atoms) change by in double when atoms move by 3e-7 A, the rounding of a
+ * distance: of 769 of TensorNet one changed by 1e-3 of the largest force, and was off by 1.3e-4. Orb's outputs may be
+ * off by 20 times that change: of 6,000 two were off by more than 1e-4 of the largest force, by 0.5 and 11 times it. */
 static double single_rounding(mlff_model *oracle, const test_atoms *atoms, const test_answer *exact, double factor,
                               test_rng *rng)
 {

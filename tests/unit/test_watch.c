@@ -112,7 +112,7 @@ START_TEST(pairs_and_triples)
   mlff_watch *watch = watch_of(&d);
   mlff_finding found[MLFF_N_WATCHED];
   for (int k = 0; k < 2; k++) { /* the second time is as the first */
-    mlff_watch_atoms(watch, graph, NULL, found);
+    mlff_watch_atoms(watch, graph, NULL, NULL, found);
     near_one(found[MLFF_WATCHED_DISTANCE].excess, 0.95 / sqrt(e.distance), 1e-12);
     near_one(found[MLFF_WATCHED_PAIR].excess, 0.95 / sqrt(e.pair), 1e-12);
     near_one(found[MLFF_WATCHED_TRIPLE].excess, 0.95 / sqrt(e.triple), 1e-12);
@@ -148,7 +148,7 @@ START_TEST(what_is_said)
   mlff_graph named = *mlff_system_graph(system);
   named.name = name_atom;
   named.name_context = "X";
-  mlff_watch_atoms(watch, &named, forces, found);
+  mlff_watch_atoms(watch, &named, forces, NULL, found);
   ck_assert_str_eq(found[MLFF_WATCHED_DISTANCE].text, "H-O distance 1 A (X2, X1) is below 1.2 A, the shortest one");
   ck_assert_str_eq(found[MLFF_WATCHED_PAIR].text,
                    "C-O distance 3 A (X4, X1) is below 4 A, the cutoff, within which there was no such pair");
@@ -156,7 +156,7 @@ START_TEST(what_is_said)
                    "H-O-H with both ends within 1.5 A (center X1, ends X2, X3) is below 1.6 A, the smallest one");
   ck_assert_str_eq(found[MLFF_WATCHED_FORCE].text, "force 13 eV/A on X3 (H) is above 10 eV/A, the largest one");
   d.triples[(2 * N_ELEMENTS + 0) * N_ELEMENTS + 0] = 0;
-  mlff_watch_atoms(watch, mlff_system_graph(system), NULL, found);
+  mlff_watch_atoms(watch, mlff_system_graph(system), NULL, NULL, found);
   ck_assert_msg(strstr(found[MLFF_WATCHED_TRIPLE].text, "(center atom 0 counted from 0, ends") != NULL, "%s",
                 found[MLFF_WATCHED_TRIPLE].text);
   ck_assert_msg(strstr(found[MLFF_WATCHED_TRIPLE].text, "4 A, the cutoff, within which there was no such triple"), "%s",
@@ -175,7 +175,7 @@ START_TEST(what_is_not_compared)
   mlff_finding found[MLFF_N_WATCHED];
   d.trained[0] = d.trained[1] = 0; /* only O, of which there is one */
   mlff_watch *watch = watch_of(&d);
-  mlff_watch_atoms(watch, mlff_system_graph(system), NULL, found);
+  mlff_watch_atoms(watch, mlff_system_graph(system), NULL, NULL, found);
   for (int k = 0; k < MLFF_N_WATCHED; k++) near_one(found[k].excess, 0, 0);
   mlff_watch_free(watch);
   fill(&d, 3.9, 3.9);
@@ -183,7 +183,7 @@ START_TEST(what_is_not_compared)
   d.info.max_force = 0;
   watch = watch_of(&d);
   const double forces[4][3] = {{1e9, 0, 0}};
-  mlff_watch_atoms(watch, mlff_system_graph(system), forces, found);
+  mlff_watch_atoms(watch, mlff_system_graph(system), forces, NULL, found);
   mlff_watch_state(watch, &(mlff_watch_system){1e9, 3, 1e9, 1e9, 0}, found);
   for (int k = 0; k < MLFF_N_WATCHED; k++) {
     near_one(found[k].excess, 0, 0);

@@ -145,8 +145,12 @@ static mlff_status evaluate(void *network, const mlff_arch_inputs *in, mlff_arch
 {
   ani_net *net = network;
   mlff_backend *backend = net->backend;
-  ani_batch b = {.net = net, .member_begin = in->single ? in->member : 0, .n_members = in->single ? 1 : net->n_members};
+  ani_batch b = {.net = net,
+                 .edges = in->edges,
+                 .member_begin = in->single ? in->member : 0,
+                 .n_members = in->single ? 1 : net->n_members};
   b.factor = 1.0 / b.n_members;
+  net->wanted = in->single ? NULL : in->last;
   MLFF_TRY(order_atoms(net, in->graph, error));
   MLFF_TRY(reserve(net, in, error));
   b.room = most_rows(net);
@@ -191,6 +195,19 @@ static int exchange_width(const void *network)
   return 0;
 }
 
+/* The widest last hidden layer of all elements. */
+static int n_features(const void *network)
+{
+  const ani_net *net = network;
+  int widest = 0;
+  for (int e = 0; e < net->n_elements; e++) {
+    const ani_element *element = &net->elements[e];
+    if (element->n_layers && element->dims[element->n_layers - 1] > widest)
+      widest = element->dims[element->n_layers - 1];
+  }
+  return widest;
+}
+
 const mlff_arch mlff_arch_ani = {
     .name = "ani",
     .citation = "J. S. Smith, O. Isayev, A. E. Roitberg, Chem. Sci. 8, 3192 (2017), doi:10.1039/C6SC05720A; "
@@ -200,5 +217,6 @@ const mlff_arch mlff_arch_ani = {
     .evaluate = evaluate,
     .n_members = n_members,
     .exchange_width = exchange_width,
+    .n_features = n_features,
     .destroy = ani_destroy,
 };

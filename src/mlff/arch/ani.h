@@ -44,6 +44,7 @@ typedef struct ani_net {
   mlff_buf aevs, aev_grads;
   mlff_buf hidden[ANI_MAX_LAYERS]; /* forward: activations; backward: dE/d of what was activated */
   mlff_buf row_energy, node_energy, member_energy, edge_grad;
+  const mlff_last_features *wanted; /* of the evaluation */
 } ani_net;
 
 /* Leading dimension of arrays with n columns. */
@@ -63,6 +64,7 @@ mlff_status ani_setup_networks(ani_net *net, mlff_error *error);
 /* Rows first .. first + n of atoms sorted by element, and the members of the ensemble in the batch. */
 typedef struct ani_batch {
   ani_net *net;
+  const mlff_edges *edges;
   int64_t first, n, room; /* room: of the largest batch */
   int member_begin, n_members;
   double factor;  /* 1/number of members that are evaluated */

@@ -60,7 +60,7 @@ static int evaluate_whole(const ani_batch *b)
   mlff_backend *backend = net->backend;
   mlff_ani_rows groups[MLFF_ANI_MOST_GROUPS];
   int n_groups = 0, network = b->member_begin;
-  if (!net->networks.n || !backend->ops->ani_networks) return 0;
+  if (!net->networks.n || !backend->ops->ani_networks || net->wanted) return 0;
   for (int e = 0; e < net->n_elements; e++) {
     int64_t row;
     const int64_t n = rows_of(b, e, &row);
@@ -165,6 +165,26 @@ static void read_out(const ani_batch *b)
   if (n_args) ops->ani_readout(net->backend, n_args, args);
 }
 
+/* Features of the last hidden layer of the first member. */
+static void take_features(const ani_batch *b)
+{
+  const ani_net *net = b->net;
+  if (!net->wanted || b->member_begin) return;
+  for (int e = 0; e < net->n_elements; e++) {
+    int64_t row;
+    const int64_t n = rows_of(b, e, &row);
+    const int last = net->elements[e].n_layers - 2;
+    const mlff_last_features_args args = {.last = net->wanted,
+                                          .n = n,
+                                          .width = net->elements[e].dims[last + 1],
+                                          .ld = net->ld[last],
+                                          .atoms = (const int32_t *) net->centers.data + b->first + row,
+                                          .center_species = b->edges->center_species.data,
+                                          .features = row_of(b, &net->hidden[last], 0, row, net->ld[last])};
+    if (n) net->backend->ops->last_features(net->backend, &args);
+  }
+}
+
 /* reverse of 1: hidden[l] becomes dE/d(W_l h_{l-1} + b_l); the slope of CELU follows from its value */
 static void backward(const ani_batch *b, int l)
 {
@@ -206,6 +226,7 @@ mlff_status ani_evaluate_networks(const ani_batch *b, mlff_error *error)
   for (int l = 0; l + 1 < net->n_layers_max; l++)
     MLFF_TRY(mlff_buf_reserve(net->backend, &net->hidden[l], room * (size_t) net->ld[l], error));
   for (int l = 0; l + 1 < net->n_layers_max; l++) forward(b, l);
+  take_features(b);
   read_out(b);
   for (int l = net->n_layers_max - 2; l >= 0; l--) backward(b, l);
   return MLFF_OK;

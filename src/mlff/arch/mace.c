@@ -262,7 +262,10 @@ static void forward(nequip_net *net, const mlff_edges *edges, int t, nequip_atom
   mlff_mace_readout_args readout = readout_args(net, edges, t, s);
   readout.energy = nequip_row_of(net, &net->node_energy, s.begin, 1);
   readout.add_energy = t > 0 && net->layers[t - 1].mace->has_readout;
-  if (nequip_is_last(net, t)) readout.grad = net->last_grad.data;
+  if (nequip_is_last(net, t)) {
+    readout.grad = net->last_grad.data;
+    mlff_take_features(net->backend, net->wanted, edges, s.begin, s.n, readout.x, layer->x.n[0], layer->x.ld);
+  }
   ops->mace_readout(net->backend, &readout);
 }
 
@@ -327,6 +330,7 @@ const mlff_arch mlff_arch_mace = {
     .evaluate = nequip_evaluate,
     .exchange_width = nequip_exchange_width,
     .reverse_width = nequip_exchange_width,
+    .n_features = nequip_n_features,
     .destroy = nequip_destroy,
     .has_tables = 1,
 };

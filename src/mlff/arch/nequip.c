@@ -331,6 +331,7 @@ mlff_status nequip_evaluate(void *opaque, const mlff_arch_inputs *in, mlff_arch_
 {
   nequip_net *net = opaque;
   mlff_error later;
+  net->wanted = in->last;
   MLFF_TRY(reserve(net, in->edges, error));
   MLFF_TRY(net->backend->ops->edge_lines(net->backend, &net->table, in->edges, &net->radial, error));
   if (net->density) net->update->begin(net, in->edges);
@@ -349,6 +350,12 @@ static unsigned nequip_traits(const void *opaque)
          (net->is_even || net->lmax == 0 ? MLFF_INVERSION_EXACT : 0u); /* odd paths are not invariant under inversion */
 }
 
+int nequip_n_features(const void *opaque)
+{
+  const nequip_net *net = opaque;
+  return net->layers[net->n_layers - 1].x.n[0];
+}
+
 int nequip_exchange_width(const void *opaque)
 {
   return (int) nequip_sent_width(opaque);
@@ -362,6 +369,7 @@ const mlff_arch mlff_arch_nequip = {
     .evaluate = nequip_evaluate,
     .exchange_width = nequip_exchange_width,
     .reverse_width = nequip_exchange_width,
+    .n_features = nequip_n_features,
     .destroy = nequip_destroy,
     .has_tables = 1,
 };

@@ -82,12 +82,13 @@ struct nequip_net {
   double epsilon, gain;
   int is_tanh; /* readout of MACE */
   int n_slots;
-  mlff_buf slot;       /* int32 [n_elements], -1 = not in use */
-  mlff_buf bias;       /* layer 0: [n_slots][scalars of z]    */
-  mlff_buf readout;    /* [n_slots][n_channels[0], padded], or [n_hidden][the same] */
-  mlff_buf last;       /* [n_slots][n_hidden] */
-  int n_hidden;        /* units of a readout with silu; 0: linear */
-  double readout_gain; /* of its silu */
+  mlff_buf slot;                    /* int32 [n_elements], -1 = not in use */
+  mlff_buf bias;                    /* layer 0: [n_slots][scalars of z]    */
+  mlff_buf readout;                 /* [n_slots][n_channels[0], padded], or [n_hidden][the same] */
+  mlff_buf last;                    /* [n_slots][n_hidden] */
+  int n_hidden;                     /* units of a readout with silu; 0: linear */
+  double readout_gain;              /* of its silu */
+  const mlff_last_features *wanted; /* of the evaluation */
   nequip_layer *layers;
 
   /* arrays of a step: see reserve() for their shapes */
@@ -161,6 +162,8 @@ mlff_mace_select_args nequip_select_args(nequip_net *net, const mlff_edges *edge
 mlff_mace_atoms nequip_elements_of(const nequip_net *net, const mlff_edges *edges, nequip_atoms s);
 mlff_status nequip_evaluate(void *net, const mlff_arch_inputs *in, mlff_arch_outputs *out, mlff_error *error);
 int nequip_exchange_width(const void *net);
+/* Scalars of the last layer, which the readout reads. */
+int nequip_n_features(const void *net);
 
 /* Intervals that a table for floats should have: 64 .. MLFF_SPLINE_MAX. `in` has host arrays of doubles; r0: radius of
  * the pair, whose pair_bias `in` has. */

@@ -46,6 +46,8 @@ static void readout_silu(nequip_net *net, const mlff_edges *edges, nequip_atoms 
 /* Energies of the block and dE/dx of the last layer. */
 static void readout(nequip_net *net, const mlff_edges *edges, nequip_atoms s)
 {
+  const mlff_nequip_row *x = &net->layers[net->n_layers - 1].x;
+  mlff_take_features(net->backend, net->wanted, edges, s.begin, s.n, net->last_x.data, x->n[0], x->ld);
   if (net->n_hidden) {
     readout_silu(net, edges, s);
     return;

@@ -253,6 +253,7 @@ static mlff_status painn_evaluate(void *opaque, const mlff_arch_inputs *in, mlff
   if (net->n_layers > 1 || net->moment_basis == &net->message_basis)
     MLFF_TRY(ops->painn_radial(net->backend, &net->message_basis, edges, &net->radial, error));
   const mlff_status status = all_layers(net, in, error);
+  mlff_take_features(net->backend, in->last, edges, 0, edges->n_local, net->q.data, net->n_features, net->n_padded);
   *out = (mlff_arch_outputs){.node_energy = net->node_energy.data, .edge_grad = net->edge_grad.data};
   return status;
 }
@@ -270,6 +271,12 @@ static int painn_exchange_width(const void *opaque)
   return net->n_layers > 1 ? 6 * net->n_padded : 0;
 }
 
+static int painn_n_features(const void *opaque)
+{
+  const painn_net *net = opaque;
+  return net->n_features;
+}
+
 const mlff_arch mlff_arch_painn = {
     .name = "painn",
     .citation = "K. T. Schuett, O. T. Unke, M. Gastegger, ICML 2021, PMLR 139:9377, arXiv:2102.03150",
@@ -277,6 +284,7 @@ const mlff_arch mlff_arch_painn = {
     .create = painn_create,
     .evaluate = painn_evaluate,
     .exchange_width = painn_exchange_width,
+    .n_features = painn_n_features,
     .destroy = painn_destroy,
     .has_tables = 1,
 };

@@ -428,6 +428,7 @@ static void readout(tensornet_net *net, const mlff_edges *edges, tensornet_atoms
                                   .act = MLFF_ACT_SILU,
                                   .slope = net->h_slope[0].data,
                                   .ld_slope = 2 * f});
+  mlff_take_features(net->backend, net->wanted, edges, s.begin, s.n, net->h[0].data, 2 * f, 2 * f);
   branches(net, 0, 0, s.n, net->h[0].data, net->h[1].data, net->h_slope[1].data);
   branches(net, 1, 0, s.n, net->h[1].data, net->h[0].data, net->h_slope[2].data);
   ops->tensornet_readout(net->backend,
@@ -548,6 +549,7 @@ static mlff_status tensornet_evaluate(void *opaque, const mlff_arch_inputs *in, 
 {
   tensornet_net *net = opaque;
   const mlff_ops *ops = net->backend->ops;
+  net->wanted = in->last;
   MLFF_TRY(reserve(net, in->edges, error));
   MLFF_TRY(ops->painn_radial(net->backend, &net->moments, in->edges, &net->radial, error));
   MLFF_TRY(ops->edge_lines(net->backend, &net->table, in->edges, &net->radial, error));
@@ -569,6 +571,13 @@ static int tensornet_exchange_width(const void *opaque)
   return net->is_local ? 0 : (int) row_width(net);
 }
 
+/* Units of the first layers of both branches of the readout. */
+static int tensornet_n_features(const void *opaque)
+{
+  const tensornet_net *net = opaque;
+  return 2 * net->n_features;
+}
+
 const mlff_arch mlff_arch_tensornet = {
     .name = "tensornet",
     .citation = "G. Simeon, G. De Fabritiis, NeurIPS 2023, arXiv:2306.06482",
@@ -576,6 +585,7 @@ const mlff_arch mlff_arch_tensornet = {
     .create = tensornet_create,
     .evaluate = tensornet_evaluate,
     .exchange_width = tensornet_exchange_width,
+    .n_features = tensornet_n_features,
     .destroy = tensornet_destroy,
     .has_tables = 1,
 };

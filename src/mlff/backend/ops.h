@@ -146,6 +146,24 @@ typedef struct mlff_repulsion_args {
   int n_members;
 } mlff_repulsion_args;
 
+/* ---- last_features.c --------------------------------------------------------------------------------------------- */
+
+/* What is wanted of the features of atoms in the last layer. Rows of atoms without an element are zero. */
+typedef struct mlff_last_features {
+  int width;           /* of matrices and rows; features beyond those of an atom's network count as zero */
+  const void *weights; /* real [n_species][width + 1][width]: A transposed, then b                       */
+  void *uncertainty;   /* real [n_local] = |A f + b|, or NULL                                            */
+  void *rows;          /* real [n_local][width] = f, or NULL                                             */
+} mlff_last_features;
+
+/* Features [n][ld] of n atoms, of which `width` are used: of atoms[k], or with atoms = NULL of first + k. */
+typedef struct mlff_last_features_args {
+  const mlff_last_features *last;
+  int64_t n, first, width, ld;
+  const int32_t *atoms, *center_species;
+  const void *features;
+} mlff_last_features_args;
+
 /* ---- exchange: cpu/backend_cpu.c, cuda/exchange.cpp --------------------------------------------------------------
  *
  *   exchange_begin, exchange_progress, exchange_finish

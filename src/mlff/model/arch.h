@@ -20,6 +20,7 @@ typedef struct mlff_arch_inputs {
   const mlff_halo *halo; /* NULL on one rank */
   /* single: after an evaluation of the same graph, compute only the edge gradients of member `member`. */
   int single, member;
+  const mlff_last_features *last; /* NULL = not wanted */
 } mlff_arch_inputs;
 
 /* Outputs of a direct model, which predicts forces and stress instead of node energies and edge gradients. On the host;
@@ -60,11 +61,28 @@ typedef struct mlff_arch {
   int (*exchange_width)(const void *net);
   /* The same of mlff_halo.reverse; NULL = neither reverse nor reduce is used. */
   int (*reverse_width)(const void *net);
+  /* Number of features of the last layer, for mlff_arch_inputs.last; NULL = none. Ensembles have those of the first
+   * member. */
+  int (*n_features)(const void *net);
   /* net: NULL is allowed. */
   void (*destroy)(void *net);
   /* Supports mlff_species_use.radial_intervals. */
   int has_tables;
 } mlff_arch;
+
+/* Calls last_features for atoms first .. first + n, unless `last` is NULL. */
+static inline void mlff_take_features(mlff_backend *backend, const mlff_last_features *last, const mlff_edges *edges,
+                                      int64_t first, int64_t n, const void *features, int64_t width, int64_t ld)
+{
+  const mlff_last_features_args args = {.last = last,
+                                        .n = n,
+                                        .first = first,
+                                        .width = width,
+                                        .ld = ld,
+                                        .center_species = edges->center_species.data,
+                                        .features = features};
+  if (last) backend->ops->last_features(backend, &args);
+}
 
 /* Sets use[k] = 1 for the members that `text` lists (mlff_options), of n. */
 mlff_status mlff_members_parse(const char *text, int n, int *use, mlff_error *error);

@@ -211,8 +211,9 @@ static mlff_status open_parts(mlff_model *m, const mlff_options *options, mlff_e
                                 .members = members,
                                 .radial_intervals = m->radial_intervals};
   MLFF_TRY(m->arch->create(m->file, m->backend, &use, &m->net, error));
-  MLFF_TRY(mlff_modelfile_finish(m->file, error));
   fill_info(m);
+  MLFF_TRY(mlff_uncertainty_open(m, error));
+  MLFF_TRY(mlff_modelfile_finish(m->file, error));
   MLFF_TRY(mlff_repulsion_open(m, error));
   mlff_replay_open(m, options);
   m->own_bytes = m->backend->memory.bytes;
@@ -268,6 +269,7 @@ void mlff_model_close(mlff_model *model)
   if (model->backend) {
     release_edges(model->backend, &model->edges);
     mlff_repulsion_close(model);
+    mlff_uncertainty_close(model);
     mlff_backend_close(model->backend);
   }
   mlff_modelfile_free(model->file);

@@ -47,6 +47,15 @@ typedef struct mlff_host_view {
   size_t capacity, n_growths;
 } mlff_host_view;
 
+/* The block uncertainty, and arrays of the last evaluation: uncertainty.c. */
+typedef struct mlff_uncertainty {
+  int width; /* of matrices and rows of features */
+  double limit;
+  const char *unit, *description;
+  char why[200]; /* why there is none; "" if there is one */
+  mlff_buf weights, values, rows;
+} mlff_uncertainty;
+
 struct mlff_model {
   mlff_modelfile *file; /* its weights are released after opening */
   const mlff_modelfile_head *head;
@@ -60,6 +69,7 @@ struct mlff_model {
   mlff_repulsion repulsion;                  /* edges.repulsion, unless that is NULL */
   mlff_buf repulsion_grad, repulsion_energy; /* of direct models: [n_edges][4], [n_local] */
   mlff_buf repulsion_vec;                    /* of kind clamped: [n_edges][4] */
+  mlff_uncertainty uncertainty;
   mlff_host_view host_view;
   uint64_t checked_list_id; /* list whose species were checked */
   double offsets;           /* sum over its owned atoms, in units of the model */
@@ -108,6 +118,20 @@ mlff_status mlff_repulsion_open(mlff_model *model, mlff_error *error);
 mlff_status mlff_repulsion_clamp(mlff_model *model, mlff_error *error);
 mlff_status mlff_repulsion_add(mlff_model *model, mlff_arch_outputs *out, mlff_error *error);
 void mlff_repulsion_close(mlff_model *model);
+
+/* uncertainty.c: reads the block, after the network has been made; sets its fields of mlff_info. */
+mlff_status mlff_uncertainty_open(mlff_model *model, mlff_error *error);
+void mlff_uncertainty_close(mlff_model *model);
+/* An error if the result wants what the model does not have. */
+mlff_status mlff_uncertainty_check(const mlff_model *model, const mlff_result *result, mlff_error *error);
+/* Whether a step computes uncertainties or features. `want` prepares *last for the network; `take` downloads. */
+static inline int mlff_wants_features(const mlff_result *result)
+{
+  return result->atom_uncertainty || result->atom_features;
+}
+mlff_status mlff_uncertainty_want(mlff_model *model, const mlff_result *result, mlff_last_features *last,
+                                  mlff_error *error);
+mlff_status mlff_uncertainty_take(mlff_model *model, const mlff_result *result, mlff_error *error);
 
 /* replay.c, for backends that can capture steps. mlff_replay_open: decides whether steps are captured.
  * mlff_replay_step: a step, replayed if possible. */

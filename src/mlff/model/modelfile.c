@@ -270,7 +270,8 @@ int mlff_modelfile_has_tensor(const mlff_modelfile *file, const char *name)
 int64_t mlff_modelfile_n_parameters(const mlff_modelfile *file)
 {
   int64_t n = 0;
-  for (int k = 0; k < file->n_tensors; k++) n += file->tensors[k].n;
+  for (int k = 0; k < file->n_tensors; k++)
+    if (strncmp(file->tensors[k].name, "uncertainty.", 12) != 0) n += file->tensors[k].n;
   return n;
 }
 

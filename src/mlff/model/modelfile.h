@@ -87,7 +87,7 @@ mlff_status mlff_modelfile_matrix(const mlff_modelfile *, mlff_error *, int n_ro
                                   const char *format, ...) __attribute__((format(printf, 6, 7)));
 /* 1 if the weights contain such a tensor. Does not mark it. */
 int mlff_modelfile_has_tensor(const mlff_modelfile *, const char *name);
-/* Number of parameters in all tensors. */
+/* Number of parameters in all tensors but those of the block uncertainty. */
 int64_t mlff_modelfile_n_parameters(const mlff_modelfile *);
 
 #endif

@@ -80,6 +80,11 @@ static void print_domain(const mlff_model *m, FILE *out)
   fprintf(out, "accuracy       %s\n", a->accuracy);
   if (!isnan(a->force_rmse)) fprintf(out, "  forces       %g meV/A (RMSE, held out)\n", a->force_rmse);
   if (!isnan(a->energy_rmse)) fprintf(out, "  energy       %g meV/atom (RMSE, held out)\n", a->energy_rmse);
+  if (m->info.uncertainty_unit)
+    fprintf(out, "uncertainty    of atoms, limit %g (%s)%s%s\n", m->info.uncertainty_limit, m->info.uncertainty_unit,
+            m->uncertainty.description ? "; " : "", m->uncertainty.description ? m->uncertainty.description : "");
+  else
+    fprintf(out, "uncertainty    none: %s\n", m->info.uncertainty_why);
 }
 
 void mlff_model_print(const mlff_model *model, FILE *out)

@@ -100,6 +100,7 @@ static mlff_status check_arguments(mlff_model *m, const mlff_graph *graph, const
         error, MLFF_E_UNSUPPORTED,
         "per-atom centroid virials are exact for strictly local models only; this %s model passes messages",
         m->info.architecture);
+  MLFF_TRY(mlff_uncertainty_check(m, result, error));
   MLFF_TRY(mlff_host_view_make(m, graph, error));
   return check_species(m, &m->host_view.graph, error);
 }

@@ -261,7 +261,12 @@ mlff_status mlff_step_plain(mlff_model *m, const mlff_graph *graph, const mlff_h
   if (!status) status = mlff_step_check_distance(m, view, error);
   if (!status) status = mlff_repulsion_clamp(m, error);
   if (status == MLFF_E_NOMEM && has_memory) return mlff_forecast_memory(m, view, halo, m->edges.n_edges, result, error);
-  const mlff_arch_inputs in = {.graph = view, .edges = &m->edges, .halo = halo};
+  mlff_last_features last;
+  MLFF_TRY(mlff_uncertainty_want(m, result, &last, error));
+  const mlff_arch_inputs in = {.graph = view,
+                               .edges = &m->edges,
+                               .halo = halo,
+                               .last = mlff_wants_features(result) ? &last : NULL};
   const mlff_status network = m->arch->evaluate(m->net, &in, &out, status ? &ignored : error);
   if (status) return status;
   if (network == MLFF_E_NOMEM && has_memory)
@@ -270,5 +275,6 @@ mlff_status mlff_step_plain(mlff_model *m, const mlff_graph *graph, const mlff_h
 
   MLFF_TRY(mlff_repulsion_add(m, &out, error));
   MLFF_TRY(mlff_step_results(m, view, &out, result, error));
+  MLFF_TRY(mlff_uncertainty_take(m, result, error));
   return result->member_forces ? mlff_members_evaluate(m, view, result, error) : MLFF_OK;
 }

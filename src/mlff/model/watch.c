@@ -90,6 +90,7 @@ int mlff_watch_has(const mlff_watch *watch, mlff_watched kind)
   case MLFF_WATCHED_DENSITY: return i->density != NULL;
   case MLFF_WATCHED_PRESSURE: return i->pressure != NULL;
   case MLFF_WATCHED_FORCE: return i->max_force > 0;
+  case MLFF_WATCHED_UNCERTAINTY: return i->uncertainty_unit != NULL;
   case MLFF_WATCHED_DISTANCE:
   case MLFF_WATCHED_PAIR: return i->distances != NULL;
   case MLFF_WATCHED_TRIPLE: return i->triples != NULL;
@@ -99,7 +100,8 @@ int mlff_watch_has(const mlff_watch *watch, mlff_watched kind)
 
 const char *mlff_watched_name(int kind)
 {
-  static const char *const all[] = {"temperature", "density", "pressure", "pair", "distance", "triple", "force"};
+  static const char *const all[] = {"temperature", "density", "pressure", "pair",
+                                    "distance",    "triple",  "force",    "uncertainty"};
   return kind >= 0 && kind < MLFF_N_WATCHED ? all[kind] : NULL;
 }
 
@@ -249,7 +251,20 @@ static void look_at_forces(const mlff_watch *w, const mlff_graph *g, const doubl
         mlff_atom_name(g, most, text), w->info->elements[g->species[most]], w->info->max_force);
 }
 
-void mlff_watch_atoms(mlff_watch *watch, const mlff_graph *graph, const double (*forces)[3],
+static void look_at_uncertainty(const mlff_watch *w, const mlff_graph *g, const double *u, mlff_finding *finding)
+{
+  int32_t most = -1;
+  char text[MLFF_NAME];
+  for (int32_t i = 0; i < g->n_local; i++)
+    if (g->species[i] >= 0 && (most < 0 || u[i] > u[most])) most = i;
+  if (most < 0) return;
+  finding->excess = u[most] / w->info->uncertainty_limit;
+  if (finding->excess > 1)
+    say(finding, "uncertainty %.4g (%s) of %s (%s) is above %.4g, the limit", u[most], w->info->uncertainty_unit,
+        mlff_atom_name(g, most, text), w->info->elements[g->species[most]], w->info->uncertainty_limit);
+}
+
+void mlff_watch_atoms(mlff_watch *watch, const mlff_graph *graph, const double (*forces)[3], const double *uncertainty,
                       mlff_finding found[MLFF_N_WATCHED])
 {
   for (int k = 0; k < MLFF_N_WATCHED; k++) {
@@ -259,6 +274,8 @@ void mlff_watch_atoms(mlff_watch *watch, const mlff_graph *graph, const double (
   }
   if (watch->info->distances) look_at_distances(watch, graph, found);
   if (forces && watch->info->max_force > 0) look_at_forces(watch, graph, forces, &found[MLFF_WATCHED_FORCE]);
+  if (uncertainty && watch->info->uncertainty_unit)
+    look_at_uncertainty(watch, graph, uncertainty, &found[MLFF_WATCHED_UNCERTAINTY]);
 }
 
 /* ---- the whole system: means, because all of it fluctuates ------------------------------------------------------ */
