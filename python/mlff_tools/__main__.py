@@ -13,6 +13,7 @@ COMMANDS = {
     "report": "report.page",
     "scaling": "bench.scaling",
     "selftest": "model.selftest",
+    "uncertainty": "certify.uncertainty",
     "validate": "bench.validate",
 }
 

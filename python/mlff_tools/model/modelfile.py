@@ -58,6 +58,7 @@ def head_keys():
         "units",
         "energy_offsets",
         "repulsion",
+        "uncertainty",
         "weights",
         header.KEY,
         "provenance",
@@ -444,6 +445,22 @@ SHAPES = {
 }
 
 
+def uncertainty_shapes(head):
+    """Tensors of the optional block `uncertainty`; ModelError when it is wrong."""
+    block = head.get("uncertainty")
+    if block is None:
+        return {}
+    keys = {"width", "unit", "limit", "elements"}
+    if not isinstance(block, dict) or not keys <= set(block) <= keys | {"description"}:
+        raise ModelError(f"uncertainty is {block!r}: must be {{width: , unit: , limit: , elements: [...]}}")
+    if block["unit"] not in ("eV/A", "relative"):
+        raise ModelError(f"uncertainty.unit is '{block['unit']}': eV/A and relative are possible")
+    if not set(block["elements"]) <= set(head["elements"]):
+        raise ModelError(f"uncertainty.elements are {block['elements']}, elements of the model are {head['elements']}")
+    width = block["width"]
+    return {f"uncertainty.{element}": (width + 1, width) for element in block["elements"]}
+
+
 def check(head, tensors):
     """Raises ModelError unless `tensors` (name -> array) are exactly those that `head` describes, and finite."""
     architecture = head.get("architecture")
@@ -458,7 +475,7 @@ def check(head, tensors):
     if head["units"]["energy"] not in ENERGY_UNITS:
         raise ModelError(f"units.energy is '{head['units']['energy']}': use one of {', '.join(ENERGY_UNITS)}")
     repulsion_cutoffs(head)
-    shapes = SHAPES[architecture](head)
+    shapes = {**SHAPES[architecture](head), **uncertainty_shapes(head)}
     for name, shape in shapes.items():
         if name not in tensors:
             raise ModelError(f"tensor '{name}' {list(shape)} is missing")
@@ -629,6 +646,13 @@ def read(name):
     except (ModelError, KeyError) as e:
         raise ModelError(f"{yaml_path}: {e}") from e
     return head, tensors
+
+
+def metadata_of(path):
+    """Metadata of the safetensors file `path`, {text: text}."""
+    with open(path, "rb") as f:
+        (size,) = struct.unpack("<Q", f.read(8))
+        return json.loads(f.read(size)).get("__metadata__", {})
 
 
 def sha256_of(path):

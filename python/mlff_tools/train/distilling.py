@@ -18,7 +18,7 @@ import shutil
 
 import numpy as np
 
-from ..certify import command
+from ..certify import command, uncertainty
 from ..model import files
 from ..model.files import write_bytes
 from ..model.lock import NAME, locked
@@ -130,7 +130,9 @@ class Run:
             done = found
         if self.wanted.inner:
             self.inner(done["round"], done["models"][0])
-        return self.finish(done["models"][0], self.wanted.name)
+        model = self.finish(done["models"][0], self.wanted.name)
+        self.uncertain(model)
+        return model
 
     # ---- structures and labels
 
@@ -328,6 +330,18 @@ class Run:
         for ending in (".safetensors", ".yaml"):
             files.copy(os.path.splitext(path)[0] + ending, self._path(name + ending))
         return self._path(name + ".yaml")
+
+    def uncertain(self, model):
+        """Adds the uncertainty of atoms to the finished model, from the labels that it was trained on."""
+        try:
+            after, notes = uncertainty.add(model, labels.read_labels(self.labels))
+        except ModelError as e:
+            self.write(f"no uncertainty of atoms: {e}")
+            return
+        for note in notes:
+            self.write(f"uncertainty of atoms: {note}")
+        block = after["uncertainty"]
+        self.write(f"uncertainty of atoms: {block['description']}; limit {block['limit']:g} {block['unit']}")
 
     def certificate(self, model):
         """Makes the certificate; its exit status."""

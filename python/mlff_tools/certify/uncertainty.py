@@ -1,0 +1,306 @@
+"""mlff uncertainty: adds the uncertainty of atoms to a model, and tests it.
+
+    mlff uncertainty MODEL FRAMES.xyz                    writes the block `uncertainty` into MODEL
+    mlff uncertainty MODEL FRAMES.xyz -o NEW             writes a copy, NEW.yaml and NEW.safetensors
+    mlff uncertainty MODEL FRAMES.xyz --judge OTHER.xyz  also tests it on frames unlike those of the training
+
+FRAMES are those that the model was trained on, or of dynamics that it runs: extended XYZ. With forces of a teacher the
+uncertainty of an atom is an expected force error in eV/A, else it is relative to its limit. Frames with the key
+`split` are divided by it, others in time: the last fifth of a trajectory (or file) is held out.
+
+u = |A (f - m)|: the Mahalanobis distance of the features f of an atom in the last layer from those of atoms of its
+element in the training set, times a factor that the errors of held-out frames determine (decision 16).
+"""
+
+import argparse
+import json
+import os
+import sys
+
+import numpy as np
+
+from mlff.model import Model
+
+from ..command_line import one_line
+from ..model import modelfile
+from ..model.files import write_bytes
+from ..model.modelfile import ModelError
+from ..train import extxyz
+from ..train.teachers import network_digest
+
+RIDGE = 1e-6  # of the mean variance of a feature, added to each
+QUANTILE, MARGIN = (
+    0.99,
+    1.25,
+)  # the limit is this quantile of the largest uncertainties of held-out frames, times MARGIN
+FEWEST = 30  # atoms of an element that has a factor of its own; and atoms, besides two per feature, for a matrix
+FAR = 2.0  # times the held-out force error: frames that must be found
+BINS = 10  # of the calibration curve
+
+
+def split_frames(frames):
+    """(training frames, held-out frames)."""
+    marked = [extxyz.tag(f, "split") for f in frames]
+    if all(marked):
+        return [f for f, s in zip(frames, marked) if s == "train"], [f for f, s in zip(frames, marked) if s != "train"]
+    groups = {}
+    for f in frames:
+        groups.setdefault(extxyz.tag(f, "trajectory"), []).append(f)
+    train, held = [], []
+    for group in groups.values():
+        n = max(1, (4 * len(group) + 4) // 5) if len(group) > 4 else len(group)
+        train, held = train + group[:n], held + group[n:]
+    return train, held
+
+
+def evaluate(model, frames, features=True):
+    """One dict for each frame: elements [n]; features [n, width]; errors [n] eV/A, root mean square over components, or
+    None without forces; uncertainties [n] or None; name of its group."""
+    rows = []
+    for f in frames:
+        result = model.evaluate(f["elements"], f["positions"], f["cell"], features=features)
+        off = None if f["forces"] is None else np.sqrt(((result.forces - f["forces"]) ** 2).mean(1))
+        rows.append(
+            {
+                "elements": np.array(f["elements"]),
+                "features": result.features,
+                "errors": off,
+                "uncertainties": result.uncertainties,
+                "group": extxyz.tag(f, "config_type", "frames"),
+            }
+        )
+    return rows
+
+
+def _of_element(rows, element, key):
+    return np.concatenate([r[key][r["elements"] == element] for r in rows])
+
+
+def whiten(features):
+    """Matrix [width + 1, width] of the distance |A (f - m)| of features [n, width]: A transposed, then -A m."""
+    mean = features.mean(0)
+    covariance = np.cov(features, rowvar=False, ddof=0).reshape(features.shape[1], -1)
+    ridge = RIDGE * max(np.trace(covariance) / len(covariance), 1e-300)
+    # P = L L^T with P the inverse of the covariance: |L^T (f - m)|^2 = (f - m)^T P (f - m)
+    lower = np.linalg.cholesky(np.linalg.inv(covariance + ridge * np.eye(len(covariance))))
+    return np.vstack([lower, -mean @ lower])
+
+
+def distance(matrix, features):
+    return np.linalg.norm(features @ matrix[:-1] + matrix[-1], axis=1)
+
+
+def fit(train, held):
+    """Block `uncertainty` of the header and its tensors, from rows of `evaluate`. ModelError for too few atoms."""
+    matrices, few = {}, []
+    for element in sorted({str(e) for r in train for e in r["elements"]}):
+        features = _of_element(train, element, "features")
+        if len(features) < 2 * features.shape[1] + FEWEST:
+            few.append(f"{element} {len(features)}")
+            continue
+        matrices[element] = whiten(features)
+    if not matrices:
+        width = train[0]["features"].shape[1]
+        raise ModelError(
+            f"too few atoms for {width} features: {', '.join(few)}, at least {2 * width + FEWEST} of an element are "
+            "needed: give more frames"
+        )
+    held = [r for r in held if set(r["elements"]) <= set(matrices)]
+    if len(held) < 5:
+        raise ModelError(f"{len(held)} held-out frames: at least 5 are needed: give more frames")
+    has_errors = all(r["errors"] is not None for r in held)
+    for element, matrix in matrices.items():
+        of = [r for r in held if element in r["elements"]]
+        if has_errors:
+            chosen = of if sum((r["elements"] == element).sum() for r in of) >= FEWEST else held
+            names = [element] if chosen is of else list(matrices)
+            squares = [
+                (_of_element(chosen, e, "errors") / distance(matrices[e], _of_element(chosen, e, "features"))) ** 2
+                for e in names
+            ]
+            matrix *= np.sqrt(np.concatenate(squares).mean())
+        elif of:
+            matrix /= np.sqrt((distance(matrix, _of_element(of, element, "features")) ** 2).mean())
+    limit = MARGIN * np.quantile([largest(r, matrices) for r in held], QUANTILE)
+    if not has_errors:
+        matrices = {e: m / limit for e, m in matrices.items()}
+        limit = 1.0
+    block = {
+        "width": train[0]["features"].shape[1],
+        "unit": "eV/A" if has_errors else "relative",
+        "limit": float(f"{limit:.6g}"),
+        "elements": sorted(matrices),
+        "description": f"{len(train)} frames, calibrated on {len(held)} others",
+    }
+    return block, {f"uncertainty.{e}": m.astype(np.float32) for e, m in matrices.items()}, few
+
+
+def largest(row, matrices):
+    """The largest uncertainty of an atom of a frame; infinite with an element that has no matrix."""
+    return max(
+        float(distance(matrices[e], row["features"][row["elements"] == e]).max()) if e in matrices else np.inf
+        for e in set(row["elements"])
+    )
+
+
+# ---- tests -----------------------------------------------------------------------------------------------------------
+
+
+def roc_area(positive, negative):
+    """Area under the ROC curve: the chance that one of `positive` lies above one of `negative`."""
+    if not len(positive) or not len(negative):
+        return None
+    below = np.searchsorted(np.sort(negative), positive, "left"), np.searchsorted(np.sort(negative), positive, "right")
+    return float((below[0] + below[1]).mean() / 2 / len(negative))
+
+
+def calibration(rows):
+    """Predicted and true force error, root mean squares over BINS bins of atoms, and the slope of the true over the
+    predicted one, both logarithmic."""
+    u = np.concatenate([r["uncertainties"] for r in rows])
+    e = np.concatenate([r["errors"] for r in rows])
+    order = np.array_split(np.argsort(u), BINS)
+    curve = [[float(np.sqrt((x[k] ** 2).mean())) for x in (u, e)] for k in order if len(k)]
+    x, y = np.log(np.maximum(np.array(curve).T, 1e-12))
+    slope = float(np.polyfit(x, y, 1)[0]) if len(curve) > 2 and np.ptp(x) > 0 else None
+    return {"curve": curve, "slope": slope}
+
+
+def judge(limit, held, others):
+    """Table of groups of frames, and how well frames with large force errors are found. Rows of `evaluate` of a model
+    with uncertainties."""
+    error = lambda rows: float(np.sqrt(np.concatenate([r["errors"] ** 2 for r in rows]).mean()))
+    most = lambda rows: np.array([r["uncertainties"].max() for r in rows])
+    reference = error(held)
+    groups = {}
+    for kind, rows in (("held out", held), ("other", others)):
+        for r in rows:
+            groups.setdefault((kind, r["group"]), []).append(r)
+    table = [
+        {
+            "kind": kind,
+            "group": name,
+            "frames": len(rows),
+            "error": error(rows),
+            "error_ratio": error(rows) / reference,
+            "largest": float(np.median(most(rows))),
+            "flagged": float((most(rows) > limit).mean()),
+        }
+        for (kind, name), rows in groups.items()
+    ]
+    far = [r for r in others if error([r]) > FAR * reference]
+    near = [r for r in held if error([r]) <= FAR * reference]
+    return {
+        "error": reference,
+        "limit": limit,
+        "groups": table,
+        "far": len(far),
+        "roc_area": roc_area(most(far), most(near)) if far and near else None,
+        "false_alarms": float((most(held) > limit).mean()),
+        "found": float((most(far) > limit).mean()) if far else None,
+        "calibration": calibration(held),
+    }
+
+
+def text_of(found):
+    """The table of `judge` as text."""
+    lines = [f"{'group':34s} frames  force RMSE   x held out  largest u   flagged"]
+    for r in found["groups"]:
+        name = r["group"] if r["kind"] == "other" else f"{r['group']} (held out)"
+        lines.append(
+            f"{name[:34]:34s} {r['frames']:6d} {1000 * r['error']:7.1f} meV/A {r['error_ratio']:8.2f} "
+            f"{1000 * r['largest']:9.1f} {100 * r['flagged']:9.1f} %"
+        )
+    slope = found["calibration"]["slope"]
+    lines.append("")
+    lines.append(f"limit                             {1000 * found['limit']:.1f} meV/A")
+    lines.append(f"flagged of held-out frames        {100 * found['false_alarms']:.1f} %")
+    if found["roc_area"] is not None:
+        lines.append(f"frames above {FAR:g} x held out        {found['far']}, flagged {100 * found['found']:.1f} %")
+        lines.append(f"area under the ROC curve          {found['roc_area']:.3f}")
+    lines.append(f"slope of true over expected error {'-' if slope is None else format(slope, '.2f')}")
+    return "\n".join(lines)
+
+
+# ---- program ---------------------------------------------------------------------------------------------------------
+
+
+def renew_certificate(path, before, after):
+    """Puts the hashes of the changed model file into its certificate, certificates/NAME.json: the network is
+    the same. Leaves certificates of other networks alone; returns the path of a renewed one."""
+    place = os.path.join(os.path.dirname(path), "certificates", f"{before['name']}.json")
+    if not os.path.exists(place):
+        return None
+    with open(place, encoding="utf-8") as f:
+        found = json.load(f)
+    if found["model"]["sha256"] != network_digest(before):
+        return None
+    found["model"].update(
+        sha256=network_digest(after),
+        weights_sha256=after["weights"]["sha256"],
+        header_sha256=after[modelfile.header.KEY],
+    )
+    write_bytes(place, (json.dumps(found, indent=1) + "\n").encode("ascii"))
+    return place
+
+
+def add(path, frames, out=None):
+    """Writes the model file `path` with the block of `frames` to `out` (default: `path`). Returns the new header, and a
+    list of notes. ModelError where the model or the frames do not allow it."""
+    model = Model(path, precision="fp64", domain="ignore", self_test=False)
+    if not model.n_features:
+        raise ModelError(f"{path}: {model.architecture} models have no features of a last layer")
+    before = modelfile.read_head(path)
+    if "uncertainty" in before:
+        raise ModelError(f"{path}: has a block uncertainty already: give the model from before it was added")
+    train, held = (evaluate(model, part) for part in split_frames(frames))
+    if not train:
+        raise ModelError("no frames to train on: give frames without the key split, or with split=train")
+    block, tensors, few = fit(train, held)
+    after = _write(path, out or path, block, tensors)
+    renewed = renew_certificate(path, before, after) if out in (None, path) else None
+    notes = [f"too few atoms, no uncertainty: {', '.join(few)}"] if few else []
+    return after, notes + ([f"{renewed} has the new hashes of the same network"] if renewed else [])
+
+
+def _write(path, out, block, tensors):
+    head, network = modelfile.read(path)
+    network = {k: v for k, v in network.items() if not k.startswith("uncertainty.")}
+    metadata = modelfile.metadata_of(os.path.join(os.path.dirname(path), head["weights"]["file"]))
+    return modelfile.write(out[: -len(".yaml")], {**head, "uncertainty": block}, {**network, **tensors}, metadata)
+
+
+def arguments(argv):
+    parser = argparse.ArgumentParser(prog="mlff uncertainty", description=__doc__.split("\n", 1)[0])
+    parser.add_argument("model", help="name or file of a model")
+    parser.add_argument("frames", help="extended XYZ: what the model was trained on, or dynamics that it ran")
+    parser.add_argument("-o", "--out", help="name of the new model (default: MODEL itself)")
+    parser.add_argument(
+        "--judge", action="append", default=[], metavar="OTHER.xyz", help="labelled frames to test with"
+    )
+    parser.add_argument("--json", action="store_true", help="print the results of the test as JSON")
+    return parser.parse_args(argv)
+
+
+@one_line("uncertainty")
+def main(argv=None):
+    args = arguments(argv)
+    path = os.path.abspath(modelfile.find_model(args.model))
+    out = os.path.abspath(modelfile.model_paths(args.out)[0]) if args.out else path
+    frames, others = extxyz.read(args.frames), [f for name in args.judge for f in extxyz.read(name)]
+    if args.judge and any(f["forces"] is None for f in frames + others):
+        raise ModelError("--judge needs forces in all frames, also those of FRAMES")
+    after, notes = add(path, frames, out)
+    block = after["uncertainty"]
+    for note in notes:
+        print(f"mlff uncertainty: {note}", file=sys.stderr)
+    print(f"{after['name']}: {block['description']}; limit {block['limit']:g} {block['unit']}", file=sys.stderr)
+    if args.judge:
+        judged, held = Model(out, precision="fp32", domain="ignore"), split_frames(frames)[1]
+        found = judge(block["limit"], evaluate(judged, held, False), evaluate(judged, others, False))
+        print(json.dumps(found, indent=1) if args.json else text_of(found))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

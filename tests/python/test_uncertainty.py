@@ -1,0 +1,207 @@
+"""mlff uncertainty: fit, calibration and tests against made-up numbers whose answer is known; files and bad input."""
+
+import json
+import os
+import shutil
+
+import helpers
+import numpy as np
+import pytest
+
+import mlff
+from mlff_tools.certify import uncertainty
+from mlff_tools.model import modelfile
+from mlff_tools.train import teachers
+
+WIDTH, ATOMS = 6, 20
+
+
+def rows_of(n, scale=1.0, seed=0, error=0.02, element="Al", shift=0.0):
+    """Frames with correlated features, whose force errors are `error` times the true distance, with noise of a normal
+    deviate."""
+    rng = np.random.default_rng(seed)
+    mixing = np.random.default_rng(99).normal(size=(WIDTH, WIDTH))
+    rows = []
+    for _ in range(n):
+        hidden = scale * rng.normal(size=(ATOMS, WIDTH)) + shift
+        off = error * np.linalg.norm(hidden, axis=1) * np.sqrt((rng.normal(size=(ATOMS, 3)) ** 2).mean(1))
+        features = hidden @ mixing + 3.0
+        rows.append({"elements": np.array([element] * ATOMS), "features": features, "errors": off, "group": "made up"})
+    return rows
+
+
+def with_uncertainties(rows, tensors):
+    for r in rows:
+        r["uncertainties"] = uncertainty.distance(tensors["uncertainty.Al"].astype(float), r["features"])
+    return rows
+
+
+def test_fit_finds_the_error():
+    """The factor is the ratio of errors to distances, whatever linear map has mixed the features."""
+    block, tensors, few = uncertainty.fit(rows_of(400), rows_of(100, seed=1))
+    far = with_uncertainties(rows_of(50, 4.0, seed=2), tensors)
+    predicted = np.concatenate([r["uncertainties"] for r in far])
+    true = np.concatenate([r["errors"] for r in far])
+    assert np.sqrt((predicted**2).mean()) == pytest.approx(np.sqrt((true**2).mean()), rel=0.05)
+    assert (block["unit"], block["width"], block["elements"], few) == ("eV/A", WIDTH, ["Al"], [])
+    held = with_uncertainties(rows_of(200, seed=3), tensors)
+    found = uncertainty.judge(block["limit"], held, far)
+    assert found["calibration"]["slope"] == pytest.approx(1, abs=0.1)
+    assert found["roc_area"] > 0.99 and found["false_alarms"] < 0.01 and found["far"] == 50
+
+
+def test_judge_sees_faults():
+    """Uncertainties without information, or with the opposite, are found out."""
+    block, tensors, _ = uncertainty.fit(rows_of(400), rows_of(100, seed=1))
+    held, far = (with_uncertainties(rows_of(100, s, seed=4), tensors) for s in (1.0, 4.0))
+    rng = np.random.default_rng(5)
+    for r in held + far:
+        r["uncertainties"] = rng.uniform(0, 1, ATOMS)
+    found = uncertainty.judge(block["limit"], held, far)
+    assert 0.35 < found["roc_area"] < 0.65 and abs(found["calibration"]["slope"]) < 0.3
+    for r in held + far:
+        r["uncertainties"] = 1 / np.maximum(r["errors"], 1e-9)
+    found = uncertainty.judge(block["limit"], held, far)
+    assert found["roc_area"] < 0.1 and found["calibration"]["slope"] < 0
+
+
+def test_relative_without_errors():
+    """Without labels the limit is 1, and most held-out frames are below."""
+    train, held = rows_of(400), rows_of(100, seed=1)
+    for r in train + held:
+        r["errors"] = None
+    block, tensors, _ = uncertainty.fit(train, held)
+    assert (block["unit"], block["limit"]) == ("relative", 1.0)
+    most = [r["uncertainties"].max() for r in with_uncertainties(rows_of(100, seed=6), tensors)]
+    assert np.mean(np.array(most) > 1) < 0.03 and np.median(most) > 0.4
+    assert min(r["uncertainties"].max() for r in with_uncertainties(rows_of(20, seed=7, shift=8.0), tensors)) > 1
+
+
+def test_elements_with_few_atoms():
+    """They have no matrix, and their frames do not count."""
+    rare = rows_of(1, element="Cu")
+    block, tensors, few = uncertainty.fit(rows_of(400) + rare, rows_of(100, seed=1) + rare)
+    assert block["elements"] == ["Al"] and list(tensors) == ["uncertainty.Al"] and few == [f"Cu {ATOMS}"]
+    with pytest.raises(modelfile.ModelError, match="too few atoms for 6 features: Cu 20, at least 42"):
+        uncertainty.fit(rare, rare)
+    with pytest.raises(modelfile.ModelError, match="0 held-out frames: at least 5"):
+        uncertainty.fit(rows_of(400), rare)
+
+
+def test_split():
+    frame = lambda **info: {"info": {k: str(v) for k, v in info.items()}}
+    marked = [frame(split=s) for s in ("train", "test", "validation", "train")]
+    train, held = uncertainty.split_frames(marked)
+    assert (len(train), len(held)) == (2, 2)
+    runs = [frame(trajectory=t, step=k) for k in range(10) for t in "ab"]
+    train, held = uncertainty.split_frames(runs)
+    assert (len(train), len(held)) == (16, 4) and {f["info"]["step"] for f in held} == {"8", "9"}
+
+
+# ---- files -----------------------------------------------------------------------------------------------------------
+
+MODEL = os.path.join(helpers.ROOT, "models", "aluminium-xs")
+
+
+@pytest.fixture(scope="module")
+def frames(tmp_path_factory):
+    """Frames of rattled aluminium, labelled by the model itself with an error: paths of near and of strained ones."""
+    folder, rng = tmp_path_factory.mktemp("frames"), np.random.default_rng(3)
+    unit = 4.05 * np.array([[0, 0, 0], [0, 0.5, 0.5], [0.5, 0, 0.5], [0.5, 0.5, 0]])
+    model, paths = mlff.Model(MODEL, precision="fp64", domain="ignore"), []
+    corners = 4.05 * np.array([[a, b, c] for a in (0, 1) for b in (0, 1) for c in (0, 1)])
+    for name, n, stretch, rattle in (("near", 40, 1.0, 0.05), ("far", 6, 0.88, 0.15)):
+        text = ""
+        for _ in range(n):
+            x = stretch * (corners[:, None] + unit).reshape(-1, 3)
+            x, cell = x + rattle * rng.normal(size=x.shape), stretch * 8.1 * np.eye(3)
+            forces = model.evaluate(["Al"] * 32, x, cell).forces + rattle**2 * rng.normal(size=x.shape)
+            keys = f"Properties=species:S:1:pos:R:3:forces:R:3 config_type={name}"
+            text += f'32\nLattice="{" ".join(map(str, cell.ravel()))}" {keys}\n'
+            text += "".join(f"Al {' '.join(map(repr, map(float, (*a, *f))))}\n" for a, f in zip(x, forces))
+        paths.append(folder / f"{name}.xyz")
+        paths[-1].write_text(text, encoding="utf-8")
+    return paths
+
+
+def copy_model(folder):
+    for end in (".yaml", ".safetensors"):
+        shutil.copyfile(MODEL + end, folder / f"aluminium-xs{end}")
+    return folder / "aluminium-xs.yaml"
+
+
+def test_command(frames, tmp_path, capsys):
+    """A new model has the block and passes its self-test; the old one is as it was; the table finds strained frames."""
+    near, far = frames
+    before = (tmp_path / "x").parent
+    model = copy_model(tmp_path)
+    bytes_before = model.read_bytes()
+    assert uncertainty.main([str(model), str(near), "-o", str(tmp_path / "sure"), "--judge", str(far), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["roc_area"] == 1.0 and found["false_alarms"] < 0.2 and model.read_bytes() == bytes_before
+    sure = mlff.Model(tmp_path / "sure.yaml", domain="warn")
+    assert sure.uncertainty_unit == "eV/A" and sure.uncertainty_limit == pytest.approx(found["limit"], rel=1e-5)
+    assert before.exists() and sure.n_parameters == mlff.Model(MODEL).n_parameters
+    assert uncertainty.main([str(tmp_path / "sure"), str(near)]) == 2
+    assert "has a block uncertainty already" in capsys.readouterr().err
+
+
+def test_certificate_follows(frames, tmp_path):
+    """In place, the certificate keeps belonging to the network; those of other networks are left alone."""
+    model = copy_model(tmp_path)
+    head = modelfile.read_head(model)
+    (tmp_path / "certificates").mkdir()
+    place = tmp_path / "certificates" / "aluminium-xs.json"
+    place.write_text(
+        json.dumps({"model": {"sha256": teachers.network_digest(head)}, "verdict": "PASS"}), encoding="utf-8"
+    )
+    assert uncertainty.main([str(model), str(frames[0])]) == 0
+    after, found = modelfile.read_head(model), json.loads(place.read_text(encoding="utf-8"))
+    assert found["model"]["sha256"] == teachers.network_digest(after) != teachers.network_digest(head)
+    assert found["verdict"] == "PASS" and found["model"]["weights_sha256"] == after["weights"]["sha256"]
+    other = copy_model(tmp_path)
+    place.write_text(json.dumps({"model": {"sha256": "of another network"}}), encoding="utf-8")
+    assert uncertainty.main([str(other), str(frames[0])]) == 0
+    assert json.loads(place.read_text(encoding="utf-8")) == {"model": {"sha256": "of another network"}}
+
+
+@pytest.mark.parametrize(
+    "change,text",
+    [
+        ({"width": 33}, "shape [33, 32], expected [34, 33]"),
+        ({"width": 16}, "but the last layer of this painn model has 32 features"),
+        ({"width": 0}, "width"),
+        ({"unit": "meV"}, "unit"),
+        ({"limit": -1.0}, "limit"),
+        ({"limit": float("nan")}, "limit"),
+        ({"elements": ["Cu"]}, "'Cu' is not an element of the model"),
+        ({"elements": ["Al", "Al"]}, "listed twice"),
+        ({"elements": []}, "tensor 'uncertainty.Al' is not"),
+        ({"more": 1}, "more"),
+    ],
+)
+def test_bad_blocks(frames, tmp_path, change, text):
+    """The engine refuses them with one error that names the key."""
+    model = copy_model(tmp_path)
+    uncertainty.add(str(model), uncertainty.extxyz.read(frames[0]), str(tmp_path / "sure.yaml"))
+    head = modelfile.read_head(tmp_path / "sure.yaml")
+    head["uncertainty"].update(change)
+    modelfile.write_head(tmp_path / "sure.yaml", head)
+    with pytest.raises(mlff.Error) as caught:
+        mlff.Model(tmp_path / "sure.yaml")
+    assert text in str(caught.value) and "sure" in str(caught.value), caught.value
+
+
+def test_refused(frames, tmp_path, capsys):
+    model = copy_model(tmp_path)
+    few = tmp_path / "few.xyz"
+    few.write_text("\n".join(frames[0].read_text(encoding="utf-8").split("\n")[: 34 * 2]) + "\n", encoding="utf-8")
+    for words, text in (
+        ([str(model), str(tmp_path / "none.xyz")], "none.xyz"),
+        ([str(model), str(few)], "too few atoms for 32 features: Al 64"),
+        ([str(tmp_path / "no-model"), str(few)], "there is not a model file"),
+    ):
+        before = model.read_bytes()
+        assert uncertainty.main(words) == 2
+        said = capsys.readouterr().err
+        assert text in said and said.count("\n") == 1 and model.read_bytes() == before
