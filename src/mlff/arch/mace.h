@@ -5,6 +5,8 @@
 
 #include "nequip.h"
 
+enum { MACE_MAX_CHANNELS = 512 }; /* of features of non-linear blocks, on nodes */
+
 typedef struct mace_layer {
   nequip_map select;              /* of messages by the center's element; none: is_residual */
   nequip_map out;                 /* of products                                            */

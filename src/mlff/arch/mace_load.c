@@ -438,10 +438,6 @@ static mlff_status read_layer(mace_block *b, int t, double energy_scale)
   mace->is_residual = !strcmp(b->skip[t], "features");
   mace->has_density = !strcmp(b->divisor[t], "density");
   shape_layer(b, t);
-  if (layer->z.ld > NEQUIP_MAX_WIDTH)
-    return mlff_fail(in->error, MLFF_E_UNSUPPORTED,
-                     "mace: %lld features per atom before a gate; at most %d are supported", (long long) layer->z.ld,
-                     NEQUIP_MAX_WIDTH);
   MLFF_TRY(read_messages(b, t));
   if (b->is_nonlinear)
     MLFF_TRY(mace_read_nonlinear(b, t, mace));
@@ -566,7 +562,8 @@ static mlff_status read_block(mace_block *b)
   MLFF_TRY(mlff_yaml_int(in->file, block, "n_layers", 1, 16, &net->n_layers, in->error));
   MLFF_TRY(mlff_yaml_int(in->file, block, "lmax", 0, ORDERS - 1, &net->lmax, in->error));
   MLFF_TRY(mlff_yaml_int(in->file, block, "n_orders", 1, net->lmax + 1, &net->n_orders, in->error));
-  MLFF_TRY(mlff_yaml_int(in->file, block, "n_channels", 1, NEQUIP_MAX_CHANNELS, &b->n_channels, in->error));
+  const int most = mlff_yaml_has(block, "nonlinear") ? MACE_MAX_CHANNELS : NEQUIP_MAX_CHANNELS;
+  MLFF_TRY(mlff_yaml_int(in->file, block, "n_channels", 1, most, &b->n_channels, in->error));
   MLFF_TRY(nequip_read_counts(in, block, "degree", net->n_layers, net->n_layers, MOST_DEGREE, &n, &b->degree));
   MLFF_TRY(read_words(b, block, "skip", skips, &b->skip));
   MLFF_TRY(mlff_yaml_doubles(in->file, block, "products", -1, &b->products, &b->n_products, in->error));

@@ -19,7 +19,7 @@ mlff_status mace_read_nonlinear_block(mace_block *b, const mlff_yaml *block)
   b->is_nonlinear = mlff_yaml_has(block, "nonlinear");
   if (!b->is_nonlinear) return MLFF_OK;
   MLFF_TRY(mlff_yaml_map(in->file, block, "nonlinear", &part, in->error));
-  MLFF_TRY(mlff_yaml_int(in->file, part, "n_edge_first", 1, NEQUIP_MAX_CHANNELS, &in->n_first, in->error));
+  MLFF_TRY(mlff_yaml_int(in->file, part, "n_edge_first", 1, MACE_MAX_CHANNELS, &in->n_first, in->error));
   MLFF_TRY(nequip_read_counts(in, part, "n_edge", net->n_orders, net->n_orders, NEQUIP_MAX_CHANNELS, &n, &sent));
   MLFF_TRY(mlff_yaml_int(in->file, part, "n_density", 1, MLFF_NEQUIP_HIDDEN - 1, &b->n_density, in->error));
   MLFF_TRY(mlff_yaml_double(in->file, part, "norm_epsilon", 1e-30, 1.0, &network->epsilon, in->error));

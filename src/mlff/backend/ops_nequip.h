@@ -174,7 +174,7 @@ typedef struct mlff_nequip_gate_args {
   mlff_nequip_row in, out; /* of z and x */
   const void *z;           /* real [n][in.ld]  */
   const void *weight;
-  double epsilon, gain, gate_gain; /* gate_gain: 0 for silu */
+  double epsilon, gain, gate_gain; /* gate_gain: 0 for silu; else no norm */
   void *scale;
   void *x;            /* real [n][out.ld] */
   const void *grad_x; /* real [n][out.ld] */

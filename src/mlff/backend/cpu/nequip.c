@@ -191,7 +191,7 @@ void MLFF_CPU(nequip_gate_cpu)(mlff_backend *backend, const mlff_nequip_gate_arg
   }
 }
 
-/* reverses gate_row: v = g_q g/sqrt(s), that is g_z without the norm's own part; returns sum v z */
+/* reverses gate_row: v = g_q g/sqrt(s), that is g_z without the norm's own part; returns sum v z. v may alias z. */
 static double gate_row_backward(const mlff_nequip_gate_args *a, const real *z, real scale, const real *g, real *v)
 {
   const mlff_nequip_row *in = &a->in, *out = &a->out;
@@ -236,7 +236,9 @@ void MLFF_CPU(nequip_gate_backward_cpu)(mlff_backend *backend, const mlff_nequip
     real *grad = (real *) a->grad_z + i * a->in.ld;
     const real scale = a->weight ? ((const real *) a->scale)[i] : 1;
     real v[FIRST_COLUMNS] __attribute__((aligned(64)));
-    const double dot = gate_row_backward(a, z, scale, (const real *) a->grad_x + i * a->out.ld, v);
+    const double dot =
+        gate_row_backward(a, z, scale, (const real *) a->grad_x + i * a->out.ld, a->gate_gain == 0 ? v : grad);
+    if (a->gate_gain != 0) continue; /* without a norm */
     for (int l = 0; l < a->in.n_orders; l++) {
       const real share = a->weight ? (real) (dot * (double) (scale * scale * norm_share(&a->in, l))) : 0;
       for (int c = 0; c < (2 * l + 1) * a->in.n[l]; c += MLFF_VLEN) {
