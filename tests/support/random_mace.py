@@ -69,7 +69,7 @@ def tensors(head, seed):
         elif "nonlinear" in p and len(shape) == 2 and ("radial_mlp" in name or "density" in name):
             found[name] /= np.sqrt(shape[1])
         elif "linear_2" in name or "linear_res" in name:
-            found[name] *= 0.4
+            found[name] *= 0.7
         if name == "covalent_radii":
             found[name] = np.array([RADII.get(e, 1.0) for e in head["elements"]])
         elif name == "radial_frequencies":
