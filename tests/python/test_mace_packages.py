@@ -86,6 +86,11 @@ def network(first, rest, hidden, n_layers=2, scaled=True, seed=1, **options):
     model = (ScaleShiftMACE if scaled else MACE)(**scale, **chosen)
     for parameter in model.parameters():
         parameter.requires_grad_(False)
+    for name, parameter in model.named_parameters():  # which the package starts at values that hide them
+        if name.endswith(("alpha", "beta")):
+            parameter.fill_({"alpha": 6.3, "beta": 1.7}[name.rpartition(".")[2]])
+        elif "_embedding.weight" in name or name.endswith(("linear_mid.bias", "linear_2.bias")):
+            parameter.normal_()
     return model.eval()
 
 
