@@ -1,7 +1,9 @@
 """The repulsion of `mlff convert --repulsion` (kind clamped): its distances, the dimers of the shipped universal
 models, the engine against numpy, and what is refused."""
 
+import csv
 import os
+import re
 
 import helpers
 import numpy as np
@@ -12,7 +14,7 @@ from references import described
 import mlff
 from mlff_tools.convert import command as convert
 from mlff_tools.convert import short_range
-from mlff_tools.model import modelfile, reference, repulsion, structures
+from mlff_tools.model import modelfile, reference, repulsion, selftest, structures
 
 FOLDER = os.path.join(helpers.ROOT, "models")
 # Dimers that attract between 0.9 of their cutoff and the cutoff, of 4005.
@@ -64,6 +66,47 @@ def test_dimers_push_apart(name):
         assert share > 0.9 or (force > 0).all(), [pairs[i] for i in np.nonzero(force <= 0)[0]]
         attracts |= force <= 0
     assert attracts.sum() <= (UNIVERSAL[name] if NIGHTLY else 0.05 * n)
+
+
+# Fractional coordinates of the cubic cells of the card, by element.
+FCC = np.array([[0, 0, 0], [0, 0.5, 0.5], [0.5, 0, 0.5], [0.5, 0.5, 0]])
+CELLS = {
+    "fcc": (FCC,),
+    "bcc": (np.array([[0, 0, 0], [0.5, 0.5, 0.5]]),),
+    "diamond": (np.concatenate([FCC, FCC + 0.25]),),
+    "zincblende": (FCC, FCC + 0.25),
+    "rocksalt": (FCC, FCC + 0.5),
+    "cscl": (np.zeros((1, 3)), np.full((1, 3), 0.5)),
+}
+
+
+def crystals_of_the_card():
+    """(name, elements, positions, cell) of 59 crystals at 0.9, 1 and 1.1 of their lattice constants, displaced."""
+    rng = np.random.default_rng(6)
+    with open(os.path.join(helpers.ROOT, "benchmarks", "studies", "lattice_constants_pbe.csv"), encoding="utf-8") as f:
+        rows = list(csv.DictReader(line for line in f if not line.startswith("#")))
+    for row in rows[:: 1 if NIGHTLY else 4]:
+        symbols, parts = re.findall("[A-Z][a-z]?", row["solid"]), CELLS[row["structure"]]
+        elements = [e for e, part in zip(symbols, parts) for _ in part]
+        for scale in (0.9, 1.0, 1.1):
+            a = scale * float(row["haas"])
+            x = a * np.concatenate(parts) + 0.03 * rng.standard_normal((len(elements), 3))
+            yield row["solid"], elements, x, a * np.eye(3)
+
+
+@pytest.mark.parametrize("name", UNIVERSAL)
+def test_crystals_keep_their_bits(tmp_path, name):
+    """Energies, forces and stress with and without the block."""
+    head, tensors = modelfile.read(os.path.join(FOLDER, name))
+    bare = {key: value for key, value in head.items() if key != "repulsion"}
+    modelfile.write(str(tmp_path / "bare"), {**bare, "self_test": selftest.empty(head["architecture"])}, tensors)
+    options = {"self_test": False, "domain": "ignore", "precision": "fp64" if NIGHTLY else "fp32"}
+    models = [mlff.Model(p, **options) for p in (os.path.join(FOLDER, name + ".yaml"), str(tmp_path / "bare.yaml"))]
+    for solid, *structure in crystals_of_the_card():
+        with_block, without = (m.evaluate(*structure) for m in models)
+        assert with_block.energy == without.energy, solid
+        assert with_block.forces.tobytes() == without.forces.tobytes(), solid
+        assert with_block.stress.tobytes() == without.stress.tobytes(), solid
 
 
 def test_clamped_distance():
