@@ -67,6 +67,15 @@ scene make_repelling_scene(int which)
   return scene_of(which, file);
 }
 
+scene make_clamped_scene(int which)
+{
+  device_reset(1);
+  test_model file = test_model_of_arch(which % test_n_archs());
+  test_model_edit(&file, "\nprovenance:",
+                  "\nrepulsion: {kind: clamped, radii: {H: 0.55, C: 0.6, O: 1.1}, cutoffs: {H-O: 0.85}}\nprovenance:");
+  return scene_of(which, file);
+}
+
 scene make_repelled_scene(int which)
 {
   device_reset(1);

@@ -36,6 +36,8 @@ mlff_model *open_model(const test_model *file, int which, const char *replay);
 scene make_scene(int which);
 /* With a repulsion that is zero for all pairs of the water, although bonds are shorter than its longest cutoff. */
 scene make_repelling_scene(int which);
+/* The same of kind clamped; not for direct models. */
+scene make_clamped_scene(int which);
 /* With a repulsion of kind mace. */
 scene make_repelled_scene(int which);
 void free_scene(scene *s);

@@ -174,6 +174,32 @@ START_TEST(repulsion_is_not_recorded)
 }
 END_TEST
 
+/* Steps with a close pair are not replayed and leave no clamped distance behind: the next replayed one has the bits of
+ * the plain step, which step() compares. */
+START_TEST(clamped_distances_are_not_recorded)
+{
+  scene plain = make_scene(_i);
+  const int is_direct = !has_atoms(&plain);
+  free_scene(&plain);
+  if (is_direct) return;
+  const double without = plain_energy(_i, 0.8);
+  scene s = make_clamped_scene(_i);
+  answer with = make_answer(&s, 0);
+  mlff_error error = {.code = MLFF_OK};
+  for (int k = 0; k < 3; k++) step(&s, 0);
+  check_counts(&s, 3, 2, 1, 0);
+  stretch_bond(&s, 0.8);
+  for (int k = 0; k < 3; k++) step(&s, 0);
+  test_ok(evaluate(&s, s.plain, &with.result, &error), error);
+  ck_assert_double_gt(fabs(with.result.energy - without), 1e-3);
+  stretch_bond(&s, 1.0);
+  for (int k = 0; k < 4; k++) step(&s, 0);
+  ck_assert_int_ge(mlff_model_replays(s.replayed).n_replayed, 4);
+  free(with.numbers);
+  free_scene(&s);
+}
+END_TEST
+
 /* What every step adds is in captured steps; not in those of direct models, which are never captured. */
 START_TEST(repulsion_of_mace_is_recorded)
 {
@@ -260,6 +286,7 @@ static Suite *make_suite(void)
   tcase_add_loop_test(tcase, more_edges_than_room, 0, 2 * test_n_archs());
   tcase_add_loop_test(tcase, recorded_before_the_first_step, 0, test_cases(3, 1) * test_n_archs());
   tcase_add_loop_test(tcase, repulsion_is_not_recorded, 0, test_cases(3, 1) * test_n_archs());
+  tcase_add_loop_test(tcase, clamped_distances_are_not_recorded, 0, test_cases(3, 1) * test_n_archs());
   tcase_add_loop_test(tcase, repulsion_of_mace_is_recorded, 0, test_cases(3, 1) * test_n_archs());
   tcase_add_loop_test(tcase, wrong_positions, 0, 2 * test_n_archs());
   tcase_add_loop_test(tcase, parts_of_replayed_steps_are_timed, 0, test_n_archs());
