@@ -46,7 +46,7 @@ def test_no_bond_is_within(text, shorter):
 
 @pytest.mark.parametrize("name", UNIVERSAL)
 def test_dimers_push_apart(name):
-    """Of all pairs, or of each element with three: finite at and below 0.9 of the cutoff, and few attract above."""
+    """Dimers (a sample of pairs, nightly all): they push apart at and below 0.9 of the cutoff; few attract above."""
     path = os.path.join(FOLDER, name + ".yaml")
     head = modelfile.read_head(path)
     model = mlff.Model(path, self_test=False, domain="ignore", skin=0.1)
