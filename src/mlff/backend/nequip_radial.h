@@ -108,7 +108,7 @@ MLFF_MATH void mlff_nequip_hidden(const mlff_nequip_terms_args *a, double r0, co
                                   real *value, real *slope)
 {
   real in[MLFF_NEQUIP_HIDDEN], d_in[MLFF_NEQUIP_HIDDEN];
-  double df, d, dt;
+  double df, d = 0, dt;
   const double f = mlff_nequip_cutoff(&a->basis, r, &df), t = mlff_nequip_argument(&a->basis, r0, r, &dt);
   const double fb = a->is_normed ? 1 : f, dfb = a->is_normed ? 0 : df;
   for (int n = 0; n < a->basis.n; n++) {
