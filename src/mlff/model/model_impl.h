@@ -118,6 +118,8 @@ mlff_status mlff_repulsion_open(mlff_model *model, mlff_error *error);
 mlff_status mlff_repulsion_clamp(mlff_model *model, mlff_error *error);
 mlff_status mlff_repulsion_add(mlff_model *model, mlff_arch_outputs *out, mlff_error *error);
 void mlff_repulsion_close(mlff_model *model);
+/* Sets the reach: the largest cutoff of the elements in use. */
+void mlff_repulsion_bound(mlff_model *model);
 
 /* uncertainty.c: reads the block, after the network has been made; sets its fields of mlff_info. */
 mlff_status mlff_uncertainty_open(mlff_model *model, mlff_error *error);

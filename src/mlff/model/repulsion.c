@@ -108,11 +108,9 @@ mlff_status mlff_repulsion_read(mlff_modelfile *f, mlff_error *error)
 
 /* ---- table ------------------------------------------------------------------------------------------------------ */
 
-/* Sets the constants of all pairs; returns the largest cutoff of pairs in use. */
-static double fill_pairs(const mlff_model *m, mlff_repulsion_pair *pairs)
+/* Sets the constants of all pairs. */
+static void fill_pairs(const mlff_modelfile_head *h, mlff_repulsion_pair *pairs)
 {
-  const mlff_modelfile_head *h = m->head;
-  double reach = 0.0;
   for (int s = 0; s < h->n_elements; s++) {
     for (int t = 0; t < h->n_elements; t++) {
       const double zs = mlff_atomic_number(h->elements[s]), zt = mlff_atomic_number(h->elements[t]);
@@ -126,10 +124,17 @@ static double fill_pairs(const mlff_model *m, mlff_repulsion_pair *pairs)
         pair->inverse = (pow(zs, power) + pow(zt, power)) / (h->repulsion_prefactor * mace_screening);
         pair->factor = 0.5 * mace_coulomb * zs * zt * h->repulsion_scale;
       }
-      if (m->use[s] && m->use[t]) reach = fmax(reach, cutoff);
     }
   }
-  return reach;
+}
+
+void mlff_repulsion_bound(mlff_model *m)
+{
+  const int n = m->head->n_elements;
+  m->repulsion.reach = 0.0;
+  for (int s = 0; m->head->repulsion && s < n; s++)
+    for (int t = 0; t < n; t++)
+      if (m->use[s] && m->use[t]) m->repulsion.reach = fmax(m->repulsion.reach, m->head->repulsion[s * n + t]);
 }
 
 mlff_status mlff_repulsion_open(mlff_model *m, mlff_error *error)
@@ -149,7 +154,8 @@ mlff_status mlff_repulsion_open(mlff_model *m, mlff_error *error)
   r->is_always = r->power > 0;
   r->is_mace = m->head->repulsion_exponent > 0;
   r->is_clamped = m->head->repulsion_is_clamped;
-  r->reach = fill_pairs(m, pairs);
+  fill_pairs(m->head, pairs);
+  mlff_repulsion_bound(m);
   mlff_status status = mlff_buf_reserve(m->backend, &r->pairs, n * sizeof *pairs, error);
   if (!status) status = m->backend->ops->upload(m->backend, r->pairs.data, pairs, n * sizeof *pairs, error);
   free(pairs);

@@ -243,11 +243,13 @@ mlff_status mlff_selftest_run_all(mlff_model *model, mlff_error *error)
   mlff_status status = model->arch->create(model->file, model->backend, &species, &all_net, error);
   if (!status) {
     model->use = all;
+    mlff_repulsion_bound(model);
     model->net = all_net;
     status = run_each(model, use, error);
     model->arch->destroy(all_net);
   }
   model->use = use;
+  mlff_repulsion_bound(model);
   model->net = net;
   model->checked_list_id = 0;
   free(all);
