@@ -1,6 +1,6 @@
 # Each target sets up what it needs on a bare Debian 12 machine (scripts/setup.sh); the second time is fast.
 #
-#   make demo          run silicon with a student and its teacher: table and picture  (STEPS=N TEACHER=FILE STUDENT=FILE)
+#   make demo          run silicon with a student and its teacher: table and picture  (STEPS=N MATERIAL=GaAs TEACHER=NAME STUDENT=NAME)
 #                      MATERIAL=water, Al or Fe: another material, with the shipped student and its teacher
 #   make test          build and run all tests, about half an hour on two cores             (ONLY=suite,suite)
 #   make nightly       make test, and the tests that take too long for it                   (ONLY=suite,suite)

@@ -21,7 +21,7 @@ import numpy as np
 
 from mlff_tools.bench import profiles
 from mlff_tools.model.lammps import LammpsError, find_lmp, find_plugin, quoted, variable
-from mlff_tools.model.modelfile import load_yaml
+from mlff_tools.model.modelfile import ModelError, find_model, load_yaml
 from mlff_tools.report import style
 from mlff_tools.report.page import Folder, page
 from mlff_tools.train.teachers import network_digest
@@ -33,9 +33,9 @@ ROLES = ("teacher", "student")
 
 CRYSTAL = """lattice {lattice} {edge}
 region box block 0 {copies} 0 {copies} 0 {copies}
-create_box 1 box
-create_atoms 1 box
-mass 1 {mass}"""
+create_box {types} box
+create_atoms 1 box {sites}
+mass * {mass}"""
 RERUN = """units metal
 atom_style atomic
 {box}
@@ -69,10 +69,13 @@ class Material:
     seen: str = None  # the element of the radial distribution; None: the only one
 
 
-def crystal(name, element, text, **variables):
+def crystal(name, element, text, models=("nequix-oam-1-pft", None), **variables):
+    """`models`: names of the teacher and of the student (None: NAME-xs)."""
     variables["element"] = element
-    box = CRYSTAL.format(**variables)
-    return Material(name, text, "in.crystal_nvt", box, (element,), 1.0, "nequix-oam-1-pft", f"{name}-xs", variables)
+    elements, sites = tuple(element.split()), "basis 5 2 basis 6 2 basis 7 2 basis 8 2" if "mass2" in variables else ""
+    box = CRYSTAL.format(**variables, types=len(elements), sites=sites)
+    teacher, student = models
+    return Material(name, text, "in.crystal_nvt", box, elements, 1.0, teacher, student or f"{name}-xs", variables)
 
 
 MATERIALS = {
@@ -89,6 +92,17 @@ MATERIALS = {
         seen="O",
     ),
     "Si": crystal("silicon", "Si", "64 atoms of silicon", mass=28.085, lattice="diamond", edge=5.431, copies=2),
+    "GaAs": crystal(
+        "gallium arsenide",
+        "Ga As",
+        "64 atoms of gallium arsenide",
+        ("tensornet-matpes-r2scan", "gaas-r2scan-xs"),
+        mass=69.723,
+        mass2=74.922,
+        lattice="diamond",
+        edge=5.653,
+        copies=2,
+    ),
     "Al": crystal("aluminium", "Al", "32 atoms of aluminium", mass=26.982, lattice="fcc", edge=4.05, copies=2),
     "Fe": crystal("iron", "Fe", "54 atoms of bcc iron", mass=55.845, lattice="bcc", edge=2.87, copies=3),
 }
@@ -353,9 +367,10 @@ def choose_models(args):
     """Completes args.teacher and args.student with those of the material; None for one that is not in models/."""
     for role in ROLES:
         given, own = getattr(args, role), os.path.join(MODELS, f"{getattr(args.of, role)}.yaml")
-        path = os.path.abspath(given) if given else own if os.path.exists(own) else None
-        if given and not os.path.exists(path):
-            raise DemoError(f"there is no {role} model {path}: give one with make demo {role.upper()}=FILE.yaml")
+        try:
+            path = os.path.abspath(find_model(given)) if given else own if os.path.exists(own) else None
+        except ModelError as e:
+            raise DemoError(f"{role}: {e}; give one with make demo {role.upper()}=NAME_OR_FILE") from e
         setattr(args, role, path)
     missing = [role for role in ROLES if not getattr(args, role)]
     names = [f"{getattr(args.of, role)} ({role.upper()}=FILE takes yours; docs/teachers)" for role in missing]
@@ -382,9 +397,9 @@ def certificate(model):
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("--material", default="Si", choices=MATERIALS, help="default: Si")
-    parser.add_argument("--teacher", help="model file (default: the one that labelled the student)")
-    parser.add_argument("--student", help="model file (default: the shipped student of the material)")
+    parser.add_argument("--material", choices=MATERIALS, help="default: the first one of the teacher, else Si")
+    parser.add_argument("--teacher", help="name or file of a model (default: the one that labelled the student)")
+    parser.add_argument("--student", help="name or file of a model (default: the shipped student of the material)")
     parser.add_argument("--steps", type=int, default=2000, help="MD steps for each (default: 2000)")
     parser.add_argument("--build", default="build", help="build directory")
     parser.add_argument("--out", help="directory for results (default: demo in the build directory)")
@@ -395,7 +410,8 @@ def arguments():
     args.out = os.path.abspath(args.out or os.path.join(args.build, "demo"))
     args.plugin, args.lmp = find_plugin(args.build), find_lmp()
     args.every = max(1, args.steps // 200)
-    args.of = MATERIALS[args.material]
+    labelled = [of for of in MATERIALS.values() if of.teacher == args.teacher]
+    args.of = MATERIALS[args.material] if args.material else (labelled or [MATERIALS["Si"]])[0]
     choose_models(args)
     return args
 

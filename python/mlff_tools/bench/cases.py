@@ -19,6 +19,8 @@ SYSTEMS = {
     "benzene_gas": ((48, 192, 768), 12, "C H", {"airebo": 25}),
     "benzene": ((48, 192, 768), 48, "C H", {"airebo": 25}),
     "silicon": ((64, 216, 512), 8, "Si", {"sw": 0.6, "snap": 60}),
+    "gaas": ((64, 216, 512), 8, "Ga As", {}),
+    "nacl": ((64, 216, 512), 8, "Na Cl", {}),
     "aluminium": ((32, 256, 864), 4, "Al", {"eam": 1}),
     "iron": ((54, 250, 1024), 2, "Fe", {"eam": 1}),
     "tantalum": ((54, 250, 1024), 2, "Ta", {"snap": 55, "pod": 25}),
@@ -28,18 +30,22 @@ ROLES = {
     "teacher": {
         **dict.fromkeys(("water", "benzene_gas", "benzene"), "ani-2x"),
         **dict.fromkeys(("silicon", "aluminium", "iron"), "nequix-oam-1-pft"),
+        **dict.fromkeys(("gaas", "nacl"), "tensornet-matpes-r2scan"),
     },
     "student": {
         "water": "water-xs",
         "benzene_gas": "water-benzene-student",
         "silicon": "silicon-xs",
+        "gaas": "gaas-r2scan-xs",
         "aluminium": "aluminium-xs",
         "iron": "iron-xs",
     },
 }
-MATERIALS = ("benzene", "silicon", "aluminium", "iron")  # what a model runs that knows all their elements
+MATERIALS = ("benzene", "silicon", "gaas", "nacl", "aluminium", "iron")  # what a model runs that knows all their elements
 MLFF_COST = {
     "nequip": 400,
+    "mace": 500,
+    "tensornet": 100,
     "orb": 3000,
     "ani": 60,
 }  # us per atom and step of an architecture, else 12; for the estimate of time only

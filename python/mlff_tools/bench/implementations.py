@@ -34,6 +34,8 @@ STRUCTURES = {
     "water": "data.water64",
     "benzene": "data.benzene16",
     "silicon": ("diamond", 5.431, 3),
+    "gaas": ("zincblende", 5.653, 3),
+    "nacl": ("rocksalt", 5.64, 3),
     "aluminium": ("fcc", 4.05, 4),
     "iron": ("bcc", 2.855, 5),
 }
