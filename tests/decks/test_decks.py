@@ -196,7 +196,9 @@ def test_demo_without_model(tmp_path):
             "missing.yaml",
         ]
     )
-    assert code == 1 and "teacher: there is not a model file missing.yaml" in output and "make demo TEACHER=" in output, output
+    assert (
+        code == 1 and "teacher: there is not a model file missing.yaml" in output and "make demo TEACHER=" in output
+    ), output
 
 
 def test_c_example(tmp_path):

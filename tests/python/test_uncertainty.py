@@ -194,10 +194,13 @@ def test_bad_blocks(frames, tmp_path, change, text):
 
 def test_refused(frames, tmp_path, capsys):
     model = copy_model(tmp_path)
+    foreign = tmp_path / "other.xyz"
+    foreign.write_text("1\nProperties=species:S:1:pos:R:3\nCu 0 0 0\n", encoding="utf-8")
     few = tmp_path / "few.xyz"
     few.write_text("\n".join(frames[0].read_text(encoding="utf-8").split("\n")[: 34 * 2]) + "\n", encoding="utf-8")
     for words, text in (
         ([str(model), str(tmp_path / "none.xyz")], "none.xyz"),
+        ([str(model), str(foreign)], "does not know element Cu"),
         ([str(model), str(few)], "too few atoms for 32 features: Al 64"),
         ([str(tmp_path / "no-model"), str(few)], "there is not a model file"),
     ):

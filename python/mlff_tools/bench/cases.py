@@ -41,7 +41,8 @@ ROLES = {
         "iron": "iron-xs",
     },
 }
-MATERIALS = ("benzene", "silicon", "gaas", "nacl", "aluminium", "iron")  # what a model runs that knows all their elements
+# what a model runs that knows all their elements
+MATERIALS = ("benzene", "silicon", "gaas", "nacl", "aluminium", "iron")
 MLFF_COST = {
     "nequip": 400,
     "mace": 500,

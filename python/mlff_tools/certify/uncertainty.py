@@ -19,6 +19,7 @@ import sys
 
 import numpy as np
 
+from mlff import Error
 from mlff.model import Model
 
 from ..command_line import one_line
@@ -58,7 +59,10 @@ def evaluate(model, frames, features=True):
     None without forces; uncertainties [n] or None; name of its group."""
     rows = []
     for f in frames:
-        result = model.evaluate(f["elements"], f["positions"], f["cell"], features=features)
+        try:
+            result = model.evaluate(f["elements"], f["positions"], f["cell"], features=features)
+        except Error as e:
+            raise ModelError(f"{f.get('source', 'a frame')}: {e}") from e
         off = None if f["forces"] is None else np.sqrt(((result.forces - f["forces"]) ** 2).mean(1))
         rows.append(
             {
@@ -282,7 +286,7 @@ def arguments(argv):
     return parser.parse_args(argv)
 
 
-@one_line("uncertainty")
+@one_line("mlff uncertainty")
 def main(argv=None):
     args = arguments(argv)
     path = os.path.abspath(modelfile.find_model(args.model))
