@@ -35,7 +35,7 @@ CRYSTAL = """lattice {lattice} {edge}
 region box block 0 {copies} 0 {copies} 0 {copies}
 create_box {types} box
 create_atoms 1 box {sites}
-mass * {mass}"""
+{masses}"""
 RERUN = """units metal
 atom_style atomic
 {box}
@@ -73,7 +73,8 @@ def crystal(name, element, text, models=("nequix-oam-1-pft", None), **variables)
     """`models`: names of the teacher and of the student (None: NAME-xs)."""
     variables["element"] = element
     elements, sites = tuple(element.split()), "basis 5 2 basis 6 2 basis 7 2 basis 8 2" if "mass2" in variables else ""
-    box = CRYSTAL.format(**variables, types=len(elements), sites=sites)
+    masses = "\n".join(f"mass {k + 1} {variables[key]}" for k, key in enumerate(("mass", "mass2")[: len(elements)]))
+    box = CRYSTAL.format(**variables, types=len(elements), sites=sites, masses=masses)
     teacher, student = models
     return Material(name, text, "in.crystal_nvt", box, elements, 1.0, teacher, student or f"{name}-xs", variables)
 

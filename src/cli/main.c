@@ -51,8 +51,8 @@ static void print_usage(FILE *out)
 {
   fprintf(out, "usage: mlff COMMAND ARGUMENTS [OPTIONS]\n\n");
   for (int k = 0; k < N_COMMANDS; k++)
-    fprintf(out, "  mlff %-9s%-28s%s\n", commands[k].name, commands[k].arguments, commands[k].summary);
-  for (int k = 0; k < N_SCRIPTS; k++) fprintf(out, "  mlff %-9s%-28s%s\n", scripts[k].name, "...", scripts[k].summary);
+    fprintf(out, "  mlff %-12s%-28s%s\n", commands[k].name, commands[k].arguments, commands[k].summary);
+  for (int k = 0; k < N_SCRIPTS; k++) fprintf(out, "  mlff %-12s%-28s%s\n", scripts[k].name, "...", scripts[k].summary);
   fprintf(
       out,
       "\n  mlff COMMAND --help     options of a command\n  mlff --version          version\n"

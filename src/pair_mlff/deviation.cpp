@@ -90,7 +90,8 @@ void MLFFDeviation::measure_atoms(int n_members)
       deviations[c / 3] += (forces[c] - means[c]) * (forces[c] - means[c]) / n_members;
   }
   const int32_t *species = graph.species_on_host();
-  for (size_t i = 0; i < n_local; i++) deviations[i] = species[i] < 0 ? 0.0 : scale * std::sqrt(deviations[i]);
+  const std::vector<int> &row_of = graph.nodes().row_of;
+  for (size_t i = 0; i < n_local; i++) deviations[i] = species[row_of[i]] < 0 ? 0.0 : scale * std::sqrt(deviations[i]);
 }
 
 /* worst: ID of the atom with the largest deviation, 0 without atom IDs. */
@@ -102,9 +103,10 @@ MLFFDeviation::Extremes MLFFDeviation::forces_extremes(tagint &worst) const
   } mine = {-1.0, comm->me}, most = {-1.0, 0};
   double lowest = HUGE_VAL, sum = 0.0, total = 0.0, smallest = 0.0;
   const int32_t *species = graph.species_on_host();
+  const std::vector<int> &row_of = graph.nodes().row_of;
   worst = 0;
   for (int i = 0; i < graph.view().n_local; i++) {
-    if (species[i] < 0) continue;
+    if (species[row_of[i]] < 0) continue;
     if (deviations[i] > mine.value) {
       mine.value = deviations[i];
       worst = atom->tag_enable ? atom->tag[i] : 0;

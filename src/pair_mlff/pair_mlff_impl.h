@@ -72,7 +72,9 @@ struct PairMLFF::Impl {
   }
   bool wants_uncertainty() const
   {
-    return has_uncertainty() && (uncertainty_flag || watch.is_due() || (!ensemble() && deviation.is_due()));
+    const bool is_minimized = lmp->update->whichflag == 2 && watch.counts();    // the last structure is checked
+    return has_uncertainty() &&
+           (uncertainty_flag || is_minimized || watch.is_due() || (!ensemble() && deviation.is_due()));
   }
 
   /* Without the engine. */

@@ -173,7 +173,7 @@ void MLFFResults::add_centroid_virials(double **cvatom)
 void MLFFResults::scale_spread()
 {
   const int32_t *element = graph.species_on_host();
-  for (int i = 0; i < view.n_local; i++) spread[i] = element[i] < 0 ? 0.0 : spread[i] * units->per_ev;
+  for (int i = 0; i < view.n_local; i++) spread[i] = element[nodes.row_of[i]] < 0 ? 0.0 : spread[i] * units->per_ev;
 }
 
 void MLFFResults::sort_uncertainties(bool are_forces)

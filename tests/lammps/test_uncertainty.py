@@ -119,6 +119,30 @@ def test_domain(sure, tmp_path):
     assert "uncertainty" in fails(deck(tmp_path, sure("painn"), run, "domain stop", far), tmp_path)
 
 
+def test_atoms_of_other_styles(sure, tmp_path):
+    """In hybrid, thresholds and file count the atoms of the model alone, in the same way on several ranks."""
+    rows = []
+    for ranks in (1, 2, 4):
+        path = sure("tensornet")
+        style = "pair_style hybrid mlff precision fp64 out_file u.out domain ignore lj/cut 2.0\n"
+        style += f"pair_coeff * * mlff {path} O H NULL\npair_coeff * 3 lj/cut 0.0 1.0"
+        system = box()
+        system.types, system.elements = np.where(np.arange(36) % 5 == 1, 3, system.types), ["O", "H", "H"]
+        launch(Case("deck", system, style).text(str(tmp_path), single_point=False) + "run 0\n", str(tmp_path), ranks)
+        rows.append(np.loadtxt(tmp_path / "u.out"))
+    assert rows[0][5] > 0
+    close(rows[1][4:], rows[0][4:], 1e-6 * rows[0][4], "two ranks")
+    close(rows[2][4:], rows[0][4:], 1e-6 * rows[0][4], "four ranks")
+
+
+def test_minimized(sure, tmp_path):
+    """The last structure of a minimization is checked."""
+    far = box(spacing=2.6)
+    text = deck(tmp_path, sure("painn"), "min_style sd\nminimize 0 1e-9 3 3\n", system=far)
+    said = launch(text, str(tmp_path))
+    assert "uncertainty" in said.split("Step")[-1]
+
+
 def test_refused(zoo, sure, tmp_path):
     error = fails(deck(tmp_path, zoo["painn"], "run 0\n", "devi_warn 1"), tmp_path)
     assert "has no uncertainty: the file has no block uncertainty" in error and "[mlff-44]" in error

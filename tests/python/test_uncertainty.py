@@ -142,8 +142,10 @@ def test_command(frames, tmp_path, capsys):
     sure = mlff.Model(tmp_path / "sure.yaml", domain="warn")
     assert sure.uncertainty_unit == "eV/A" and sure.uncertainty_limit == pytest.approx(found["limit"], rel=1e-5)
     assert before.exists() and sure.n_parameters == mlff.Model(MODEL).n_parameters
-    assert uncertainty.main([str(tmp_path / "sure"), str(near)]) == 2
-    assert "has a block uncertainty already" in capsys.readouterr().err
+    again = (tmp_path / "sure.safetensors").read_bytes()
+    assert uncertainty.main([str(tmp_path / "sure"), str(near)]) == 0
+    assert (tmp_path / "sure.safetensors").read_bytes() == again
+    capsys.readouterr()
 
 
 def test_certificate_follows(frames, tmp_path):
@@ -163,6 +165,40 @@ def test_certificate_follows(frames, tmp_path):
     place.write_text(json.dumps({"model": {"sha256": "of another network"}}), encoding="utf-8")
     assert uncertainty.main([str(other), str(frames[0])]) == 0
     assert json.loads(place.read_text(encoding="utf-8")) == {"model": {"sha256": "of another network"}}
+
+
+def test_elements_without_a_matrix(tmp_path):
+    """Their atoms have an infinite uncertainty, whatever was evaluated before."""
+    path, rng = str(tmp_path / "m.yaml"), np.random.default_rng(8)
+    water = np.array([[0, 0, 0], [0.96, 0, 0], [-0.24, 0.93, 0]])
+    oxide = lambda: {
+        "elements": ["O", "H", "H"] * 8,
+        "positions": np.concatenate([water + 3.5 * np.array([a, b, c]) for a in (0, 1) for b in (0, 1) for c in (0, 1)])
+        + 0.05 * rng.normal(size=(24, 3)),
+        "cell": None,
+        "forces": None,
+        "info": {},
+    }
+    uncertainty.add(os.path.join(helpers.ROOT, "models", "organics-s.yaml"), [oxide() for _ in range(60)], path)
+    model, first = mlff.Model(path, domain="ignore"), None
+    for symbols, positions in ((["O", "H", "H"], water), (["C", "O"], water[:2] * 1.3), (["O", "H", "H"], water)):
+        found = model.evaluate(symbols, positions).uncertainties
+        assert np.isinf(found).tolist() == [e == "C" for e in symbols]
+        first = found if first is None else first
+    assert found == pytest.approx(first, rel=1e-4) and model.uncertainty_unit == "relative"
+
+
+def test_frames_of_one_structure():
+    """Without any motion the distances have a floor, that of single precision."""
+    rows = rows_of(40)
+    for r in rows:
+        r["features"], r["errors"] = 3 + 1e-7 * r["features"], None
+    _, tensors, _ = uncertainty.fit(rows[:30], rows[30:])
+    assert np.abs(tensors["uncertainty.Al"]).max() < 1e7  # of rounding errors of 1e-7 this makes 1
+    for r in rows:
+        r["features"] = np.ones((ATOMS, WIDTH))
+    with pytest.raises(modelfile.ModelError, match="atoms of the frames are all alike"):
+        uncertainty.fit(rows[:30], rows[30:])
 
 
 @pytest.mark.parametrize(

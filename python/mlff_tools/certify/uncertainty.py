@@ -30,6 +30,7 @@ from ..train import extxyz
 from ..train.teachers import network_digest
 
 RIDGE = 1e-6  # of the mean variance of a feature, added to each
+ROUNDING = 1e-5  # of the largest feature: smaller differences are those of single precision
 QUANTILE, MARGIN = (
     0.99,
     1.25,
@@ -84,7 +85,7 @@ def whiten(features):
     """Matrix [width + 1, width] of the distance |A (f - m)| of features [n, width]: A transposed, then -A m."""
     mean = features.mean(0)
     covariance = np.cov(features, rowvar=False, ddof=0).reshape(features.shape[1], -1)
-    ridge = RIDGE * max(np.trace(covariance) / len(covariance), 1e-300)
+    ridge = max(RIDGE * np.trace(covariance) / len(covariance), (ROUNDING * np.abs(features).max()) ** 2, 1e-300)
     # P = L L^T with P the inverse of the covariance: |L^T (f - m)|^2 = (f - m)^T P (f - m)
     lower = np.linalg.cholesky(np.linalg.inv(covariance + ridge * np.eye(len(covariance))))
     return np.vstack([lower, -mean @ lower])
@@ -111,10 +112,15 @@ def fit(train, held):
         )
     held = [r for r in held if set(r["elements"]) <= set(matrices)]
     if len(held) < 5:
-        raise ModelError(f"{len(held)} held-out frames: at least 5 are needed: give more frames")
+        raise ModelError(
+            f"{len(held)} held-out frames: at least 5 are needed: give more frames (of the splits validation or test, "
+            "or more than four of a trajectory)"
+        )
     has_errors = all(r["errors"] is not None for r in held)
     for element, matrix in matrices.items():
         of = [r for r in held if element in r["elements"]]
+        if not all((distance(matrix, _of_element([r], element, "features")) > 0).all() for r in of):
+            raise ModelError(f"{element} atoms of the frames are all alike: give frames of dynamics, or rattled ones")
         if has_errors:
             chosen = of if sum((r["elements"] == element).sum() for r in of) >= FEWEST else held
             names = [element] if chosen is of else list(matrices)
@@ -255,8 +261,6 @@ def add(path, frames, out=None):
     if not model.n_features:
         raise ModelError(f"{path}: {model.architecture} models have no features of a last layer")
     before = modelfile.read_head(path)
-    if "uncertainty" in before:
-        raise ModelError(f"{path}: has a block uncertainty already: give the model from before it was added")
     train, held = (evaluate(model, part) for part in split_frames(frames))
     if not train:
         raise ModelError("no frames to train on: give frames without the key split, or with split=train")
@@ -294,6 +298,9 @@ def main(argv=None):
     frames, others = extxyz.read(args.frames), [f for name in args.judge for f in extxyz.read(name)]
     if args.judge and any(f["forces"] is None for f in frames + others):
         raise ModelError("--judge needs forces in all frames, also those of FRAMES")
+    unknown = {e for f in others for e in f["elements"]} - set(modelfile.read_head(path)["elements"])
+    if unknown:
+        raise ModelError(f"--judge: {', '.join(sorted(unknown))} is not in the model {path}")
     after, notes = add(path, frames, out)
     block = after["uncertainty"]
     for note in notes:

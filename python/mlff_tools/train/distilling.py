@@ -334,7 +334,8 @@ class Run:
     def uncertain(self, model):
         """Adds the uncertainty of atoms to the finished model, from the labels that it was trained on."""
         try:
-            after, notes = uncertainty.add(model, labels.read_labels(self.labels))
+            seen = [f for f in labels.read_labels(self.labels) if extxyz.tag(f, "split") != "test"]
+            after, notes = uncertainty.add(model, seen)  # test frames may be added later
         except ModelError as e:
             self.write(f"no uncertainty of atoms: {e}")
             return

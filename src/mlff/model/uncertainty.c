@@ -5,6 +5,7 @@
  */
 #include "model_impl.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -67,23 +68,6 @@ static mlff_status read_matrices(mlff_model *m, const block *b, double *all, int
   return MLFF_OK;
 }
 
-/* The reason why there is no uncertainty, or "". */
-static void find_reason(mlff_model *m, const int *has, int has_all_members)
-{
-  mlff_uncertainty *u = &m->uncertainty;
-  size_t length = 0;
-  if (!has_all_members) {
-    snprintf(u->why, sizeof u->why, "it is that of the whole ensemble, and the option members leaves some out");
-    return;
-  }
-  for (int s = 0; s < m->head->n_elements && length < sizeof u->why; s++) {
-    if (has[s] || !m->use[s]) continue;
-    const int wrote = snprintf(u->why + length, sizeof u->why - length, "%s%s",
-                               length ? " " : "its frames had no atoms of ", m->head->elements[s]);
-    length += wrote > 0 ? (size_t) wrote : 0;
-  }
-}
-
 static mlff_status open_block(mlff_model *m, double **all, int **has, mlff_error *error)
 {
   mlff_uncertainty *u = &m->uncertainty;
@@ -95,8 +79,12 @@ static mlff_status open_block(mlff_model *m, double **all, int **has, mlff_error
   if (!*all || !*has) return mlff_fail(error, MLFF_E_NOMEM, "%s: out of memory for uncertainties", m->file->path);
   MLFF_TRY(read_matrices(m, &b, *all, *has, error));
   u->width = m->info.n_features = b.width;
-  find_reason(m, *has, m->info.n_members == m->info.n_members_of_file);
-  if (u->why[0]) return MLFF_OK;
+  if (m->info.n_members != m->info.n_members_of_file) {
+    snprintf(u->why, sizeof u->why, "it is that of the whole ensemble, and the option members leaves some out");
+    return MLFF_OK;
+  }
+  for (int s = 0; s < m->head->n_elements; s++) /* without a matrix: b is infinite */
+    if (!(*has)[s]) (*all)[((int64_t) (s + 1) * (b.width + 1) - 1) * b.width] = INFINITY;
   MLFF_TRY(mlff_buf_reserve_rows(m->backend, &u->weights, n, 1, error));
   MLFF_TRY(m->backend->ops->upload_reals(m->backend, u->weights.data, *all, n, error));
   m->info.uncertainty_unit = u->unit;
