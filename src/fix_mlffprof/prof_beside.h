@@ -1,6 +1,7 @@
 /* prof_beside.h: separates host memory of side work, such as a second model, from that of the run.
  *
- * The resident set is read before and after each part of the side work; the sum of the differences is its memory.
+ * The resident set without pages of files is read before and after each part of the side work; the sum of the
+ * differences is its memory.
  * Changes between the parts belong to the run.
  */
 #ifndef LMP_MLFF_PROF_BESIDE_H
