@@ -13,7 +13,7 @@ void MLFF_CPU(clamp_cpu)(mlff_backend *backend, const mlff_clamp_args *a)
   const int64_t *row = edges->row.data;
   const int32_t *center_species = edges->center_species.data, *species = edges->species.data;
   real(*vec)[4] = edges->vec.data, (*kept)[4] = a->vec;
-  memcpy(kept, vec, (size_t) edges->n_edges * sizeof *vec);
+  if (edges->n_edges) memcpy(kept, vec, (size_t) edges->n_edges * sizeof *vec);
   for (int32_t i = 0; i < edges->n_local; i++) {
     for (int64_t e = row[i]; e < row[i + 1]; e++) {
       const double r = (double) vec[e][3];
