@@ -1,24 +1,20 @@
 /* prof_beside.cpp: see prof_beside.h. */
 #include "prof_beside.h"
 
+#include "../base/resident.h"
+
 #include "mlff/mlffprof.h"
 
 #include <algorithm>
-#include <cstdio>
-#include <unistd.h>
 
 using namespace LAMMPS_NS;
 
-/* Resident pages without those of files: code that the side work runs first is also that of the run. 0 if the system
- * does not report them. */
+/* Resident bytes without those of files: code that the side work runs first is also that of the run. */
 static int64_t own_bytes()
 {
-  long long size = 0, resident = 0, shared = 0;
-  FILE *file = fopen("/proc/self/statm", "r");
-  if (!file) return 0;
-  const int n = fscanf(file, "%lld %lld %lld", &size, &resident, &shared);
-  fclose(file);
-  return n == 3 ? static_cast<int64_t>(resident - shared) * sysconf(_SC_PAGESIZE) : 0;
+  int64_t resident, of_files;
+  mlff_resident(&resident, &of_files);
+  return resident - of_files;    // 0 if the system does not report them
 }
 
 /* A peak of the process above that of the last part belongs to the run. */

@@ -3,10 +3,11 @@
 
 #include "recorder/recorder.h"
 
+#include "../../base/resident.h"
+
 #include <time.h>
 #if defined(__linux__)
 #include <sys/resource.h>
-#include <unistd.h>
 #endif
 
 double mlffprof_seconds(void)
@@ -17,28 +18,12 @@ double mlffprof_seconds(void)
 }
 
 #if defined(__linux__)
-/* Second number of /proc/self/statm: resident pages. */
-static int64_t resident_bytes(void)
-{
-  long long size = 0, resident = 0;
-  FILE *file = fopen("/proc/self/statm", "r");
-  if (!file) return MLFFPROF_UNKNOWN;
-  const int n = fscanf(file, "%lld %lld", &size, &resident);
-  fclose(file);
-  return n == 2 ? (int64_t) resident * (int64_t) sysconf(_SC_PAGESIZE) : MLFFPROF_UNKNOWN;
-}
-
 static int64_t peak_bytes(void)
 {
   struct rusage usage;
   return getrusage(RUSAGE_SELF, &usage) ? MLFFPROF_UNKNOWN : (int64_t) usage.ru_maxrss * 1024;
 }
 #else
-static int64_t resident_bytes(void)
-{
-  return MLFFPROF_UNKNOWN;
-}
-
 static int64_t peak_bytes(void)
 {
   return MLFFPROF_UNKNOWN;
@@ -47,7 +32,9 @@ static int64_t peak_bytes(void)
 
 mlffprof_status mlffprof_host_memory(int64_t *resident, int64_t *peak, mlffprof_error *error)
 {
-  const int64_t now = resident_bytes(), most = peak_bytes();
+  int64_t now, of_files;
+  mlff_resident(&now, &of_files);
+  const int64_t most = peak_bytes();
   if (resident) *resident = now;
   if (peak) *peak = most > now ? most : now; /* the kernel updates its peak late */
   return now >= 0
