@@ -115,7 +115,7 @@ void PairMLFF::evaluate(int eflag, int vflag)
   if (cvflag_atom) results.add_centroid_virials(cvatom);
   if (ensemble) results.scale_spread();
   if (ensemble && eflag_global) results.reduce_spread(pvector);
-  if (uncertainty) results.sort_uncertainties(impl->uncertainties_are_forces());
+  if (uncertainty) results.sort_uncertainties();
   if (deviation) impl->deviation.measure(impl->main.info->n_members);
   if (impl->watch.is_due()) {
     sync_velocities();

@@ -64,7 +64,6 @@ struct PairMLFF::Impl {
 
   bool ensemble() const { return main.info->n_members > 1; }
   bool has_uncertainty() const { return main.info->uncertainty_unit != nullptr; }
-  bool uncertainties_are_forces() const { return strcmp(main.info->uncertainty_unit, "relative") != 0; }
   /* Whether this step needs the model deviation: of the members of an ensemble, else the uncertainty. */
   bool wants_deviation() const
   {

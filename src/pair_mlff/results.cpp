@@ -46,6 +46,7 @@ void MLFFResults::set_model(const mlff_info *info)
 {
   units = find_units(update->unit_style);
   member_energies.assign(static_cast<size_t>(info->n_members), 0.0);
+  uncertainties_are_forces = info->uncertainty_unit && strcmp(info->uncertainty_unit, "relative") != 0;
 }
 
 /* Room for n rows and one more, so that it is not null on a rank without atoms. */
@@ -176,10 +177,10 @@ void MLFFResults::scale_spread()
   for (int i = 0; i < view.n_local; i++) spread[i] = element[nodes.row_of[i]] < 0 ? 0.0 : spread[i] * units->per_ev;
 }
 
-void MLFFResults::sort_uncertainties(bool are_forces)
+void MLFFResults::sort_uncertainties()
 {
   const auto n_local = static_cast<size_t>(view.n_local);
-  const double scale = are_forces ? units->per_ev : 1.0;
+  const double scale = uncertainties_are_forces ? units->per_ev : 1.0;
   uncertainties.resize(n_local + 1);    // not empty on a rank without atoms
   for (size_t i = 0; i < n_local; i++) uncertainties[i] = scale * unsorted[static_cast<size_t>(nodes.row_of[i])];
 }

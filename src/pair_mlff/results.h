@@ -61,7 +61,7 @@ class MLFFResults : protected Pointers {
   /* [n_local] uncertainties of the last evaluation that had them, nullptr before the first; sort_uncertainties converts
    * them to the order and units of LAMMPS. */
   double *atom_uncertainties() { return uncertainties.empty() ? nullptr : uncertainties.data(); }
-  void sort_uncertainties(bool are_forces);
+  void sort_uncertainties();
   double memory_usage() const;
 
  private:
@@ -74,6 +74,7 @@ class MLFFResults : protected Pointers {
   std::vector<double> forces, ordered, virials, centroids, atom_energies, spread;
   std::vector<double> member_energies, member_forces, member_virials;
   std::vector<double> unsorted, uncertainties;
+  bool uncertainties_are_forces = false;
   bool reverses_forces() const;
 };
 

@@ -49,10 +49,9 @@ typedef struct mlff_host_view {
 
 /* The block uncertainty, and arrays of the last evaluation: uncertainty.c. */
 typedef struct mlff_uncertainty {
-  int width; /* of matrices and rows of features */
-  double limit;
-  const char *unit, *description;
-  char why[200]; /* why there is none; "" if there is one */
+  int width;               /* of matrices and rows of features         */
+  const char *description; /* NULL without the key                     */
+  char why[200];           /* why there is none; "" if there is one    */
   mlff_buf weights, values, rows;
 } mlff_uncertainty;
 

@@ -260,13 +260,13 @@ mlff_status mlff_step_plain(mlff_model *m, const mlff_graph *graph, const mlff_h
   if (status && status != MLFF_E_NUMERIC && status != MLFF_E_DEVICE) return status;
   if (!status) status = mlff_step_check_distance(m, view, error);
   if (!status) status = mlff_repulsion_clamp(m, error);
-  if (status == MLFF_E_NOMEM && has_memory) return mlff_forecast_memory(m, view, halo, m->edges.n_edges, result, error);
   mlff_last_features last;
-  MLFF_TRY(mlff_uncertainty_want(m, result, &last, error));
+  if (!status) status = mlff_uncertainty_want(m, result, &last, error);
+  if (status == MLFF_E_NOMEM && has_memory) return mlff_forecast_memory(m, view, halo, m->edges.n_edges, result, error);
   const mlff_arch_inputs in = {.graph = view,
                                .edges = &m->edges,
                                .halo = halo,
-                               .last = mlff_wants_features(result) ? &last : NULL};
+                               .last = !status && mlff_wants_features(result) ? &last : NULL};
   const mlff_status network = m->arch->evaluate(m->net, &in, &out, status ? &ignored : error);
   if (status) return status;
   if (network == MLFF_E_NOMEM && has_memory)

@@ -14,25 +14,23 @@ enum { MOST_FEATURES = 4096, NAME = 64 };
 
 typedef struct block {
   const mlff_yaml *yaml;
-  int width, n_listed;
+  int width, unit, n_listed;
+  double limit;
   const char *const *listed; /* elements with a matrix */
 } block;
 
+static const char *const units[] = {"eV/A", "relative", NULL};
+
 static mlff_status read_block(mlff_model *m, block *b, mlff_error *error)
 {
-  static const char *const units[] = {"eV/A", "relative", NULL};
   const mlff_modelfile *f = m->file;
-  mlff_uncertainty *u = &m->uncertainty;
-  const char *description = NULL;
-  int unit = 0;
   MLFF_TRY(mlff_yaml_map(f, f->root, "uncertainty", &b->yaml, error));
   MLFF_TRY(mlff_yaml_int(f, b->yaml, "width", 1, MOST_FEATURES, &b->width, error));
-  MLFF_TRY(mlff_yaml_choice(f, b->yaml, "unit", units, &unit, error));
-  MLFF_TRY(mlff_yaml_double(f, b->yaml, "limit", 1e-12, 1e12, &u->limit, error));
+  MLFF_TRY(mlff_yaml_choice(f, b->yaml, "unit", units, &b->unit, error));
+  MLFF_TRY(mlff_yaml_double(f, b->yaml, "limit", 1e-12, 1e12, &b->limit, error));
   MLFF_TRY(mlff_yaml_strings(f, b->yaml, "elements", &b->listed, &b->n_listed, error));
-  if (mlff_yaml_has(b->yaml, "description")) MLFF_TRY(mlff_yaml_string(f, b->yaml, "description", &description, error));
-  u->unit = units[unit];
-  u->description = description;
+  if (mlff_yaml_has(b->yaml, "description"))
+    MLFF_TRY(mlff_yaml_string(f, b->yaml, "description", &m->uncertainty.description, error));
   if (b->width < m->info.n_features)
     return mlff_yaml_fail(f, mlff_yaml_find(b->yaml, "width"), error,
                           "is %d, but the last layer of this %s model has %d features; run `mlff uncertainty` again",
@@ -87,8 +85,8 @@ static mlff_status open_block(mlff_model *m, double **all, int **has, mlff_error
     if (!(*has)[s]) (*all)[((int64_t) (s + 1) * (b.width + 1) - 1) * b.width] = INFINITY;
   MLFF_TRY(mlff_buf_reserve_rows(m->backend, &u->weights, n, 1, error));
   MLFF_TRY(m->backend->ops->upload_reals(m->backend, u->weights.data, *all, n, error));
-  m->info.uncertainty_unit = u->unit;
-  m->info.uncertainty_limit = u->limit;
+  m->info.uncertainty_unit = units[b.unit];
+  m->info.uncertainty_limit = b.limit;
   return MLFF_OK;
 }
 
