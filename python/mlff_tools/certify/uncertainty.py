@@ -31,10 +31,8 @@ from ..train.teachers import network_digest
 
 RIDGE = 1e-6  # of the mean variance of a feature, added to each
 ROUNDING = 1e-5  # of the largest feature: smaller differences are those of single precision
-QUANTILE, MARGIN = (
-    0.99,
-    1.25,
-)  # the limit is this quantile of the largest uncertainties of held-out frames, times MARGIN
+QUANTILE = 0.99  # of the largest uncertainties of held-out frames; times MARGIN it is the limit
+MARGIN = 1.25
 FEWEST = 30  # atoms of an element that has a factor of its own; and atoms, besides two per feature, for a matrix
 FAR = 2.0  # times the held-out force error: frames that must be found
 BINS = 10  # of the calibration curve
@@ -146,11 +144,8 @@ def fit(train, held):
 
 
 def largest(row, matrices):
-    """The largest uncertainty of an atom of a frame; infinite with an element that has no matrix."""
-    return max(
-        float(distance(matrices[e], row["features"][row["elements"] == e]).max()) if e in matrices else np.inf
-        for e in set(row["elements"])
-    )
+    """The largest uncertainty of an atom of a frame."""
+    return max(float(distance(matrices[e], _of_element([row], e, "features")).max()) for e in set(row["elements"]))
 
 
 # ---- tests -----------------------------------------------------------------------------------------------------------
@@ -260,22 +255,18 @@ def add(path, frames, out=None):
     model = Model(path, precision="fp64", domain="ignore", self_test=False)
     if not model.n_features:
         raise ModelError(f"{path}: {model.architecture} models have no features of a last layer")
-    before = modelfile.read_head(path)
+    before, network = modelfile.read(path)
     train, held = (evaluate(model, part) for part in split_frames(frames))
     if not train:
         raise ModelError("no frames to train on: give frames without the key split, or with split=train")
     block, tensors, few = fit(train, held)
-    after = _write(path, out or path, block, tensors)
-    renewed = renew_certificate(path, before, after) if out in (None, path) else None
-    notes = [f"too few atoms, no uncertainty: {', '.join(few)}"] if few else []
-    return after, notes + ([f"{renewed} has the new hashes of the same network"] if renewed else [])
-
-
-def _write(path, out, block, tensors):
-    head, network = modelfile.read(path)
     network = {k: v for k, v in network.items() if not k.startswith("uncertainty.")}
-    metadata = modelfile.metadata_of(os.path.join(os.path.dirname(path), head["weights"]["file"]))
-    return modelfile.write(out[: -len(".yaml")], {**head, "uncertainty": block}, {**network, **tensors}, metadata)
+    metadata = modelfile.metadata_of(os.path.join(os.path.dirname(path), before["weights"]["file"]))
+    name = (out or path)[: -len(".yaml")]
+    after = modelfile.write(name, {**before, "uncertainty": block}, {**network, **tensors}, metadata)
+    renewed = renew_certificate(path, before, after) if out in (None, path) else None
+    notes = [f"too few atoms, whose uncertainty is infinite: {', '.join(few)}"] if few else []
+    return after, notes + ([f"{renewed} has the new hashes of the same network"] if renewed else [])
 
 
 def arguments(argv):
