@@ -328,20 +328,22 @@ def evaluate(model, structure):
     return with_repulsion(head, structure, results) if "repulsion" in head else results
 
 
-def is_repelled(head, structure):
-    """Whether two atoms of the structure are within the repulsion of their elements."""
+def _repulsion(head, structure):
+    """(i, j, vectors, energy of each atom, dE/d r_ij) of the repulsion, over pairs within its reach."""
     index = {e: k for k, e in enumerate(head["elements"])}
     species = np.array([index[e] for e in structure["elements"]])
-    edges = neighbours(structure["positions"], structure["cell"], min(repulsion.reach(head), head["cutoff"]))
-    return bool(repulsion.evaluate(head, species, *edges)[1].any())
+    pairs = neighbours(structure["positions"], structure["cell"], min(repulsion.reach(head), head["cutoff"]))
+    return (*pairs, *repulsion.evaluate(head, species, *pairs))
+
+
+def is_repelled(head, structure):
+    """Whether two atoms of the structure are within the repulsion of their elements."""
+    return bool(_repulsion(head, structure)[-1].any())
 
 
 def with_repulsion(head, structure, results):
     """(energy, forces, virial) of a network with the repulsion of its file added; a virial of None stays."""
-    index = {e: k for k, e in enumerate(head["elements"])}
-    species = np.array([index[e] for e in structure["elements"]])
-    i, j, vectors = neighbours(structure["positions"], structure["cell"], min(repulsion.reach(head), head["cutoff"]))
-    energies, gradient = repulsion.evaluate(head, species, i, j, vectors)
-    forces, virial = _forces_and_virial(len(species), i, j, vectors, gradient)
+    i, j, vectors, energies, gradient = _repulsion(head, structure)
+    forces, virial = _forces_and_virial(len(energies), i, j, vectors, gradient)
     energy = results[0] + energies.sum()
     return energy, results[1] + forces, None if results[2] is None else results[2] + virial
