@@ -246,7 +246,7 @@ def test_unknown_elements(tmp_path, element):
 
 @pytest.mark.parametrize("ranks", (1, 2))
 def test_too_close(tmp_path, ranks):
-    """The file's smallest distance, 0.3 A: one error with both atoms, in whatever step they meet."""
+    """The file's smallest distance, 0.3 A: one error with both atoms, in any step."""
     pair = System([1, 1], [[10.0, 10.0, 10.0], [12.5, 10.0, 10.0]], [20.0] * 3, elements=["Al"])
     deck = case("pair", pair, boundary="f f f").text(str(tmp_path), single_point=False)
     launch(deck + "run 0\n", str(tmp_path), ranks)

@@ -40,6 +40,14 @@ static mlff_repulsion make_table(mlff_backend *backend, const cutoffs *c)
   return r;
 }
 
+static mlff_edges find_edges(mlff_backend *backend, const mlff_graph *graph, double cutoff, const mlff_repulsion *table)
+{
+  mlff_error error = {0};
+  mlff_edges edges = {.repulsion = table};
+  test_ok(backend->ops->edges(backend, graph, cutoff, &edges, &error), error);
+  return edges;
+}
+
 static mlff_buf zeros(mlff_backend *backend, int64_t n)
 {
   double *x = calloc((size_t) n + 1, sizeof *x);
@@ -91,8 +99,7 @@ START_TEST(edges_say_when_it_is_needed)
         cutoffs c = {{0}};
         c.pair[pair] = 0.25 * k;
         mlff_repulsion table = make_table(backend, &c);
-        mlff_edges edges = {.repulsion = &table};
-        test_ok(backend->ops->edges(backend, mlff_system_graph(system), 4.2, &edges, &error), error);
+        mlff_edges edges = find_edges(backend, mlff_system_graph(system), 4.2, &table);
         const int expected = plain_is_close(mlff_system_graph(system), &c);
         ck_assert_int_eq(edges.is_close, expected);
         n_of[expected]++;
@@ -140,12 +147,10 @@ START_TEST(it_is_added)
   mlff_backend *backend = open_backend(_i);
   if (!backend) return;
   const cutoffs c = {{1.8, 1.6, 1.5, 0, 2.4, 2.9}};
-  mlff_error error = {0};
   mlff_system *system = make_system(2);
   const mlff_graph *g = mlff_system_graph(system);
   mlff_repulsion table = make_table(backend, &c);
-  mlff_edges edges = {.repulsion = &table};
-  test_ok(backend->ops->edges(backend, g, 4.2, &edges, &error), error);
+  mlff_edges edges = find_edges(backend, g, 4.2, &table);
   const int64_t n_grad = 4 * edges.n_edges, n = g->n_local;
   double *start = malloc((size_t) (n_grad + n * (1 + N_MEMBERS)) * sizeof *start);
   double *expected_energy = calloc((size_t) n, sizeof(double));
@@ -224,12 +229,10 @@ START_TEST(distances_are_clamped)
   mlff_backend *backend = open_backend(_i);
   if (!backend) return;
   const cutoffs c = {{1.8, 1.6, 1.5, 0, 2.4, 2.9}};
-  mlff_error error = {0};
   mlff_system *system = make_system(2);
   const mlff_graph *g = mlff_system_graph(system);
   mlff_repulsion table = make_table(backend, &c);
-  mlff_edges edges = {.repulsion = &table};
-  test_ok(backend->ops->edges(backend, g, 4.2, &edges, &error), error);
+  mlff_edges edges = find_edges(backend, g, 4.2, &table);
   const int64_t n = 4 * edges.n_edges;
   double *start = calloc((size_t) n, sizeof *start), *unused = calloc((size_t) g->n_local, sizeof *unused);
   double(*zbl)[4] = calloc((size_t) edges.n_edges, sizeof *zbl);
@@ -287,9 +290,7 @@ static double dimer(mlff_backend *backend, const cutoffs *c, double r, double *s
   const double pos[2][3] = {{0, 0, 0}, {0, r, 0}};
   const mlff_graph graph = graph_of_list(2, species, node, row, nbr, pos);
   mlff_repulsion table = make_table(backend, c);
-  mlff_edges edges = {.repulsion = &table};
-  mlff_error error = {0};
-  test_ok(backend->ops->edges(backend, &graph, 4.0, &edges, &error), error);
+  mlff_edges edges = find_edges(backend, &graph, 4.0, &table);
   ck_assert_int_eq(edges.is_close, r < cutoff_of(c, 2, 2));
   mlff_buf grad = zeros(backend, 4 * edges.n_edges), energy = zeros(backend, 2);
   backend->ops->repulsion(backend,
@@ -375,9 +376,7 @@ START_TEST(no_atoms)
   const int64_t row[1] = {0};
   const mlff_graph empty = {.row = row};
   mlff_repulsion table = make_table(backend, &c);
-  mlff_edges edges = {.repulsion = &table};
-  mlff_error error = {0};
-  test_ok(backend->ops->edges(backend, &empty, 4.0, &edges, &error), error);
+  mlff_edges edges = find_edges(backend, &empty, 4.0, &table);
   ck_assert_int_eq(edges.is_close, 0);
   backend->ops->clamp(backend, &(mlff_clamp_args){.edges = &edges});
   backend->ops->repulsion(backend, &(mlff_repulsion_args){.edges = &edges});

@@ -37,7 +37,7 @@ def with_uncertainties(rows, tensors):
 
 
 def test_fit_finds_the_error():
-    """The factor is the ratio of errors to distances, whatever linear map has mixed the features."""
+    """The factor is the ratio of errors to distances, for any linear map of the features."""
     block, tensors, few = uncertainty.fit(rows_of(400), rows_of(100, seed=1))
     far = with_uncertainties(rows_of(50, 4.0, seed=2), tensors)
     predicted = np.concatenate([r["uncertainties"] for r in far])
@@ -168,7 +168,7 @@ def test_certificate_follows(frames, tmp_path):
 
 
 def test_elements_without_a_matrix(tmp_path):
-    """Their atoms have an infinite uncertainty, whatever was evaluated before."""
+    """Their atoms have an infinite uncertainty. Earlier evaluations change nothing."""
     path, rng = str(tmp_path / "m.yaml"), np.random.default_rng(8)
     water = np.array([[0, 0, 0], [0.96, 0, 0], [-0.24, 0.93, 0]])
     oxide = lambda: {
