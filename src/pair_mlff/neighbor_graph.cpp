@@ -358,7 +358,7 @@ const mlff_graph *MLFFNeighborGraph::update(NeighList *list)
   last_step = run->ntimestep;
   last_list = list;
   // the style does not see all steps
-  const bool is_unseen = !seen && new_run && neighbor->ago != 0;
+  const bool is_unseen = !seen && neighbor->ago != 0;
   if (rebuilt) {
     new_types = is_unseen;
     outrun = is_respa() && has_outrun_list();
