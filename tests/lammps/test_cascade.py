@@ -51,7 +51,7 @@ def test_a_cascade_conserves_its_energy(tmp_path):
     assert 0.5 < found[:, 4].min() < 1.0
     assert np.abs(found[:, 3] - found[0, 3]).max() < (0.3 if NIGHTLY else 0.1)
     assert found[:, 2].min() > found[0, 2] - 5.0  # no well is deeper than the crystal
-    assert out.count("the shortest one that the repulsion of the file assumes") == 1
+    assert out.count("the cutoff of the repulsion, which replaces the pairs that are missing") == 1
 
 
 def test_without_the_repulsion_atoms_fall_into_wells(tmp_path):
@@ -71,7 +71,7 @@ def test_no_run_starts_inside_the_repulsion(tmp_path, r):
     deck = aluminium_dimer(TENSORNET, r, "").text(str(tmp_path), single_point=False) + "run 0\n"
     if r < 0.75 * 1.776:
         text = fails(deck, tmp_path)
-        assert f"Al-Al distance {r:g} A" in text and "below 1.776 A, the shortest one that the repulsion" in text, text
+        assert f"Al-Al distance {r:g} A" in text and "below 1.776 A, the cutoff of the repulsion" in text, text
     else:
         assert launch(deck, str(tmp_path)).count("WARNING: pair_style mlff: in step 0 Al-Al distance") == 1
     launch(deck.replace("precision fp64", "precision fp64 domain ignore"), str(tmp_path))

@@ -195,7 +195,7 @@ static void say_pair(const mlff_watch *w, const mlff_graph *g, worst found, int 
       limit * sqrt(found.ratio), mlff_atom_name(g, found.atoms[0], one), mlff_atom_name(g, found.atoms[1], other),
       limit,
       !is_known                     ? "the cutoff, within which there was no such pair"
-      : info->distances_are_cutoffs ? "the shortest one that the repulsion of the file assumes"
+      : info->distances_are_cutoffs ? "the cutoff of the repulsion, which replaces the pairs that are missing"
                                     : "the shortest one");
 }
 
