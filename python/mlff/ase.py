@@ -18,20 +18,22 @@ except ImportError as e:
     raise ImportError("mlff.ase needs ASE: pip install ase") from e
 
 from .library import Error
-from .model import Model, _doubles, _numbers
+from .model import Model, _doubles, _numbers, forces_spread
 
 
 class MLFF(Calculator):
     """ASE calculator with a model of its own.
 
-    model:     name or path of a model, or an mlff.Model
+    model:     name or path of a model, or an mlff.Model; or a list of them, a committee: the first one
+               gives all properties but forces_spread, which is that of all models
     device, precision, and further keywords: as of mlff.Model
 
     Properties: energy and free_energy (eV), forces [n, 3] (eV/A), stress [6] (Voigt, eV/A^3; boxes that are periodic in
     all three directions), energies [n] (eV) where the model has energies of atoms; of an ensemble also energies_spread
     [n] (eV), member_energies [n_members] (eV), and forces_spread [n] (eV/A), which runs the networks once more; of a
-    model with uncertainties, uncertainties [n] (Model.uncertainty_unit). All are computed when positions, elements,
-    cell or periodicity have changed, else returned as they were.
+    committee forces_spread, which runs the other models; of a model with uncertainties, uncertainties [n]
+    (Model.uncertainty_unit). All are computed when positions, elements, cell or periodicity have changed, else returned
+    as they were.
 
     Calculators may run at the same time in threads of their own. copy.deepcopy opens the model again.
     """
@@ -40,24 +42,25 @@ class MLFF(Calculator):
     ignored_changes = frozenset({"initial_charges", "initial_magmoms"})
 
     def __init__(
-        self, model: str | os.PathLike | Model, device: str = "cpu", precision: str = "fp32", **options: typing.Any
+        self,
+        model: str | os.PathLike | Model | typing.Sequence[str | os.PathLike | Model],
+        device: str = "cpu",
+        precision: str = "fp32",
+        **options: typing.Any,
     ):
         self.model: Model | None = None  # set() asks
-        if isinstance(model, Model):
-            if (device, precision, options) != ("cpu", "fp32", {}):
-                raise Error("options belong to mlff.Model, which was opened already")
-            opened, arguments = model, model._arguments
-        else:
-            opened, arguments = (
-                Model(model, device, precision, **options),
-                {"device": device, "precision": precision, **options},
-            )
-        super().__init__(model=opened.path, **arguments)
-        self.model = opened
+        models = list(model) if isinstance(model, (list, tuple)) else [model]
+        if any(isinstance(m, Model) for m in models) and (device, precision, options) != ("cpu", "fp32", {}):
+            raise Error("options belong to mlff.Model, which was opened already")
+        opened, *others = _open(models, device, precision, options)
+        named = {"device": device, "precision": precision, **options}
+        super().__init__(model=opened.path, **(opened._arguments if isinstance(models[0], Model) else named))
+        self.model, self._others = opened, others
         self._of_model = ["energies"] if "node_energies" in opened.traits else []
         self.implemented_properties = ["energy", "free_energy", "forces", "stress"]
         if opened.n_members > 1:
             self._of_model += ["energies_spread", "member_energies"]
+        if opened.n_members > 1 or others:
             self.implemented_properties.append("forces_spread")
         if opened.uncertainty_unit:
             self._of_model.append("uncertainties")
@@ -115,7 +118,8 @@ class MLFF(Calculator):
 
     def _calculate(self, structure, properties):
         self._last, self.results = None, {}
-        result = self.model._evaluate(*structure, "forces_spread" in properties)
+        wants_spread = "forces_spread" in properties
+        result = self.model._evaluate(*structure, wants_spread and not self._others)
         self._last = structure
         self.results = {"energy": result.energy, "free_energy": result.energy, "forces": result.forces}
         if result.stress is not None:
@@ -124,8 +128,24 @@ class MLFF(Calculator):
             raise PropertyNotImplementedError("stress needs a box that is periodic in all three directions")
         for name in self._of_model:
             self.results[name] = getattr(result, name)
-        if result.member_forces is not None:
+        if wants_spread and self._others:
+            forces = [result.forces, *(other._evaluate(*structure).forces for other in self._others)]
+            self.results["forces_spread"] = forces_spread(np.array(forces))
+        elif wants_spread:
             self.results["forces_spread"] = result.forces_spread
+
+
+def _open(models, device, precision, options):
+    """An mlff.Model of each. `members` is for the first one."""
+    if not 1 <= len(models) <= 16:
+        raise Error(f"{len(models)} models: a committee has at most 16, and at least one")
+    opened = []
+    for model in models:
+        more = {k: v for k, v in options.items() if k != "members"} if opened else options
+        opened.append(model if isinstance(model, Model) else Model(model, device, precision, **more))
+        if any(other._identity == opened[-1]._identity for other in opened[:-1]):
+            raise Error(f"{opened[-1].path} is given twice: the deviation of a model from itself is zero")
+    return opened
 
 
 def _structure(atoms):

@@ -42,10 +42,13 @@ class Result(typing.NamedTuple):
     @property
     def forces_spread(self) -> np.ndarray | None:
         """[n] eV/A: sqrt(<|f_k - <f>|^2>) over the members k, as by pair_style mlff; None without member_forces."""
-        if self.member_forces is None:
-            return None
-        off = self.member_forces - self.member_forces.mean(0)
-        return np.sqrt((off * off).sum(2).mean(0))
+        return None if self.member_forces is None else forces_spread(self.member_forces)
+
+
+def forces_spread(forces: np.ndarray) -> np.ndarray:
+    """[n] sqrt(<|f_k - <f>|^2>) of forces [n_members, n, 3]."""
+    off = forces - forces.mean(0)
+    return np.sqrt((off * off).sum(2).mean(0))
 
 
 def model_names() -> list[str]:

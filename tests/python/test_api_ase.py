@@ -237,6 +237,31 @@ def test_ensemble():
         mlff.ase.MLFF("water-xs").get_property("forces_spread", atoms)
 
 
+def test_committee():
+    """The first model gives all properties, and forces_spread is that of all, also of copies."""
+    names = ["water-xs", "water-s", mlff.Model("organics-s", domain="ignore")]
+    atoms = water_box()
+    calc = atoms.calc = mlff.ase.MLFF([mlff.Model("water-xs"), *names[1:]])
+    alone = [mlff.ase.MLFF(name) for name in names]
+    assert np.array_equal(atoms.get_forces(), alone[0].get_forces(atoms)) and "forces_spread" not in calc.results
+    forces = np.array([one.get_forces(atoms) for one in alone])
+    expected = np.sqrt(((forces - forces.mean(0)) ** 2).sum(2).mean(0))
+    for one in (calc, copy.deepcopy(calc), mlff.ase.MLFF(("water-xs", "water-s", "organics-s"), domain="ignore")):
+        helpers.assert_near(one.get_property("forces_spread", atoms), expected, 1e-9, "forces_spread")
+        assert np.array_equal(one.get_forces(atoms), forces[0])
+    assert expected.min() > 0
+    for wrong, why in (
+        (["water-xs", "water-s", "water-xs"], "given twice"),
+        (["water-xs"] * 17, "17 models"),
+        ([], "0 models"),
+    ):
+        with pytest.raises(mlff.Error, match=why):
+            mlff.ase.MLFF(wrong)
+    atoms.calc = mlff.ase.MLFF(["water-xs", "silicon-xs"])
+    with pytest.raises(mlff.Error, match="silicon-xs does not know element"):
+        atoms.calc.get_property("forces_spread", atoms)
+
+
 def test_errors_are_one_sentence():
     calc = mlff.ase.MLFF("water-xs", domain="ignore")
     with pytest.raises(mlff.Error, match="has not seen atoms"):
