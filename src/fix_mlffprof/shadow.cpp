@@ -278,7 +278,8 @@ std::string ProfShadow::compare(mlffprof_recorder *recorder)
   const std::string failure = evaluator.evaluate(list, {false, false, false, false, false}, WHO);
   if (!failure.empty()) error->all(FLERR, failure);
   const mlff_result *result = &evaluator.results.last();
-  const double(*reference)[3] = evaluator.results.owned_forces();
+  evaluator.results.reverse_forces();
+  const auto *reference = reinterpret_cast<const double(*)[3]>(evaluator.results.prediction().forces);
   take_run_forces();
 
   std::vector<double> sums(FIRST_ELEMENT + 3 * symbols.size(), 0.0), totals(sums);

@@ -13,7 +13,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 using namespace LAMMPS_NS;
 
@@ -57,7 +56,7 @@ void MLFFDeviation::start(const MLFFSettings &how)
 
 bool MLFFDeviation::is_due() const
 {
-  return settings.wants_deviation() && update->ntimestep % settings.out_freq == 0;
+  return settings.wants_deviation() && update->ntimestep % settings.out_freq == 0 && update->ntimestep != last_written;
 }
 
 double MLFFDeviation::memory_usage() const
@@ -69,10 +68,11 @@ double MLFFDeviation::memory_usage() const
    measuring
 ------------------------------------------------------------------------- */
 
-void MLFFDeviation::measure_atoms(int n_members)
+void MLFFDeviation::measure_atoms(const Predictions &members)
 {
   const auto n_local = static_cast<size_t>(graph.view().n_local);
-  if (n_members == 1) {
+  const auto n_members = static_cast<double>(members.size());
+  if (members.empty()) {
     deviations.assign(results.atom_uncertainties(), results.atom_uncertainties() + n_local + 1);
     return;
   }
@@ -80,15 +80,11 @@ void MLFFDeviation::measure_atoms(int n_members)
   // never empty, so that data() is not null when a rank has no atoms
   deviations.assign(n_local + 1, 0.0);
   means.assign(3 * n_local + 3, 0.0);
-  for (int k = 0; k < n_members; k++) {
-    const double *forces = results.owned_member_forces(k);
-    for (size_t c = 0; c < 3 * n_local; c++) means[c] += forces[c] / n_members;
-  }
-  for (int k = 0; k < n_members; k++) {
-    const double *forces = results.member_forces_of(k);
+  for (const MLFFPrediction &member : members)
+    for (size_t c = 0; c < 3 * n_local; c++) means[c] += member.forces[c] / n_members;
+  for (const MLFFPrediction &member : members)
     for (size_t c = 0; c < 3 * n_local; c++)
-      deviations[c / 3] += (forces[c] - means[c]) * (forces[c] - means[c]) / n_members;
-  }
+      deviations[c / 3] += (member.forces[c] - means[c]) * (member.forces[c] - means[c]) / n_members;
   const int32_t *species = graph.species_on_host();
   const std::vector<int> &row_of = graph.nodes().row_of;
   for (size_t i = 0; i < n_local; i++) deviations[i] = species[row_of[i]] < 0 ? 0.0 : scale * std::sqrt(deviations[i]);
@@ -133,13 +129,13 @@ double MLFFDeviation::count_atoms() const
 }
 
 /* Over nine components; zero for one network; the average is the root mean square, as in DeePMD-kit. */
-MLFFDeviation::Extremes MLFFDeviation::virial_extremes(int n_members, double n_atoms) const
+MLFFDeviation::Extremes MLFFDeviation::virial_extremes(const Predictions &members, double n_atoms) const
 {
-  const auto n = 6 * static_cast<size_t>(n_members);
-  if (n_members == 1) return {0.0, 0.0, 0.0};
-  std::vector<double> mine(n), all(n);
-  for (int k = 0; k < n_members; k++)
-    memcpy(&mine[6 * static_cast<size_t>(k)], results.member_virial(k), 6 * sizeof(double));
+  const size_t n = 6 * members.size();
+  const auto n_members = static_cast<double>(members.size());
+  if (members.empty()) return {0.0, 0.0, 0.0};
+  std::vector<double> mine, all(n);
+  for (const MLFFPrediction &member : members) mine.insert(mine.end(), member.virial, member.virial + 6);
   MPI_Allreduce(mine.data(), all.data(), static_cast<int>(n), MPI_DOUBLE, MPI_SUM, world);
   Extremes found = {0.0, HUGE_VAL, 0.0};
   for (size_t c = 0; c < 6; c++) {
@@ -155,20 +151,20 @@ MLFFDeviation::Extremes MLFFDeviation::virial_extremes(int n_members, double n_a
   return found;
 }
 
-void MLFFDeviation::measure(int n_members)
+void MLFFDeviation::measure(const Predictions &members)
 {
-  measure_atoms(n_members);
-  if (!is_due() || update->ntimestep == last_written) return;
+  measure_atoms(members);
+  if (!is_due()) return;
   last_written = update->ntimestep;
   tagint worst;
-  const Extremes forces = forces_extremes(worst), virials = virial_extremes(n_members, count_atoms());
+  const Extremes forces = forces_extremes(worst), virials = virial_extremes(members, count_atoms());
   write(virials, forces);
 
   const bool dump = settings.devi_dump > 0.0 && forces.highest > settings.devi_dump;
   const bool stop = settings.devi_stop > 0.0 && forces.highest > settings.devi_stop;
   if (dump || stop) dump_frame();
   std::string text = "pair_style mlff: in step " + std::to_string(update->ntimestep);
-  if (n_members > 1)
+  if (!members.empty())
     text += " the force on atom " + std::to_string(worst) +
             mlff_format(" differs by %.6g between members of the ensemble, ", forces.highest);
   else

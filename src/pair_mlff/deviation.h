@@ -1,4 +1,5 @@
-/* deviation.h: model deviation of an ensemble, or the uncertainty of one network; its file and its thresholds.
+/* deviation.h: model deviation of an ensemble or a committee, or the uncertainty of one network; its file and its
+ * thresholds.
  *
  * An atom's deviation is sqrt(<|f_k - <f>|^2>), the mean being over the members k; a virial component's is
  * sqrt(<(w_k - <w>)^2>) divided by the number of atoms. File and definitions are those of DeePMD-kit's model deviation
@@ -19,19 +20,23 @@ namespace LAMMPS_NS {
 
 class MLFFNeighborGraph;
 class MLFFResults;
+struct MLFFPrediction;
 
 class MLFFDeviation : protected Pointers {
  public:
+  using Predictions = std::vector<MLFFPrediction>;
+
   MLFFDeviation(class LAMMPS *lammps, const MLFFNeighborGraph &source, MLFFResults &engine_results);
   MLFFDeviation(const MLFFDeviation &) = delete;
   MLFFDeviation &operator=(const MLFFDeviation &) = delete;
   ~MLFFDeviation();
 
   void start(const MLFFSettings &how);
-  /* Whether this step needs the forces of members. */
+  /* Whether this evaluation needs the forces of members: the first one of a step with output. */
   bool is_due() const;
-  /* Computes deviations from the last evaluation; writes, warns, dumps and stops as set. Collective. */
-  void measure(int n_members);
+  /* Computes deviations from the last evaluation; writes, warns, dumps and stops as set. members: empty for one
+   * network, which has uncertainties. Collective. */
+  void measure(const Predictions &members);
   /* [n_local] deviations in units of the script; nullptr before the first. */
   double *atom_deviations() { return deviations.empty() ? nullptr : deviations.data(); }
   double memory_usage() const;
@@ -49,9 +54,9 @@ class MLFFDeviation : protected Pointers {
   bool dumped;                              // the dump file is open
   std::vector<double> deviations, means;    // [n_local], [n_local][3]
 
-  void measure_atoms(int n_members);
+  void measure_atoms(const Predictions &members);
   Extremes forces_extremes(tagint &worst) const;
-  Extremes virial_extremes(int n_members, double n_atoms) const;
+  Extremes virial_extremes(const Predictions &members, double n_atoms) const;
   double count_atoms() const;
   void write(const Extremes &virials, const Extremes &forces);
   void close_files();

@@ -24,22 +24,40 @@
 using namespace LAMMPS_NS;
 
 /* ----------------------------------------------------------------------
-   pair_coeff * * FILE ELEMENT ...
+   pair_coeff * * FILE ... ELEMENT ...
 ------------------------------------------------------------------------- */
 
-std::string LAMMPS_NS::mlff_check_coeff(int narg, const char *const *arg, int ntypes, bool alone)
+static constexpr size_t MOST_FILES = 16;
+
+static bool is_file(const std::string &word)
+{
+  static const std::string end = ".yaml";
+  return word.size() > end.size() && word.compare(word.size() - end.size(), end.size(), end) == 0;
+}
+
+std::string LAMMPS_NS::mlff_read_coeff(int narg, const char *const *arg, int ntypes, bool alone,
+                                       std::vector<std::string> &files, std::vector<std::string> &elements)
 {
   static const char *const syntax = "the form is `pair_coeff * * MODEL.yaml ELEMENT ...`, one element for each of the ";
   if (narg < 3) return syntax + std::to_string(ntypes) + " atom types";
   if (strcmp(arg[0], "*") != 0 || strcmp(arg[1], "*") != 0)
     return std::string("the first two arguments must be `* *`, not `") + arg[0] + " " + arg[1] + "`; " + syntax +
            std::to_string(ntypes) + " atom types";
-  if (narg - 3 != ntypes)
-    return std::to_string(narg - 3) + " elements after the model file, but there are " + std::to_string(ntypes) +
+  for (int k = 2; k < narg; k++) {
+    const bool is_model = k == 2 || is_file(arg[k]);
+    if (is_model && !elements.empty())
+      return std::string("model file ") + arg[k] + " comes after element " + elements.back() +
+             "; give all model files before the elements";
+    (is_model ? files : elements).push_back(arg[k]);
+  }
+  if (files.size() > MOST_FILES)
+    return std::to_string(files.size()) + " model files; a committee has at most " + std::to_string(MOST_FILES);
+  if (static_cast<int>(elements.size()) != ntypes)
+    return std::to_string(elements.size()) + " elements after the model file, but there are " + std::to_string(ntypes) +
            " atom types; " + syntax + std::to_string(ntypes) + " atom types (NULL for types of other styles in hybrid)";
   bool mapped = false;
-  for (int t = 1; t <= ntypes; t++) {
-    const bool null = strcmp(arg[t + 2], "NULL") == 0;
+  for (size_t t = 1; t <= elements.size(); t++) {
+    const bool null = elements[t - 1] == "NULL";
     mapped = mapped || !null;
     if (null && alone)
       return "type " + std::to_string(t) + " is NULL, which only pair_style hybrid allows; give its element";
@@ -258,6 +276,18 @@ void MLFFLoader::report_inner(const std::string &path, mlff_model *model, const 
   const mlff_info *info = mlff_model_info(model);
   utils::logmesg(lmp, "pair_style mlff, inner level of run_style respa\n" + describe(path, info, settings) +
                           exchange_text + self_test_line(info, settings));
+  warn_unchecked(info, settings);
+}
+
+void MLFFLoader::report_further(const std::string &path, mlff_model *model, const MLFFSettings &settings) const
+{
+  if (comm->me != 0) return;
+  const mlff_info *info = mlff_model_info(model);
+  utils::logmesg(lmp, mlff_format("  committee:    %s (%s), %s, cutoff %g A, sha256 %.12s, header %.12s, %s, %s\n",
+                                  info->name, path.c_str(), info->architecture, info->cutoff, info->sha256,
+                                  info->header_is_hashed ? info->header_sha256 : "not hashed", info->device,
+                                  info->precision) +
+                          self_test_line(info, settings));
   warn_unchecked(info, settings);
 }
 

@@ -21,8 +21,10 @@ struct MLFFModelCloser {
 };
 using MLFFModel = std::unique_ptr<mlff_model, MLFFModelCloser>;
 
-/* Checks `* * FILE ELEMENT ...`; returns an error or "". alone: not a sub-style of hybrid, so NULL is an error. */
-std::string mlff_check_coeff(int narg, const char *const *arg, int ntypes, bool alone);
+/* Reads `* * FILE ... ELEMENT ...`; returns an error or "". Words that end in .yaml are files, and so is the first one.
+ * alone: not a sub-style of hybrid, so NULL is an error. */
+std::string mlff_read_coeff(int narg, const char *const *arg, int ntypes, bool alone, std::vector<std::string> &files,
+                            std::vector<std::string> &elements);
 
 /* All functions are collective; every problem is one error on all ranks. */
 class MLFFLoader : protected Pointers {
@@ -46,6 +48,8 @@ class MLFFLoader : protected Pointers {
   void report(const std::string &path, mlff_model *model, const MLFFSettings &settings) const;
   /* The same, shorter, for the model of the inner level of run_style respa. */
   void report_inner(const std::string &path, mlff_model *model, const MLFFSettings &settings) const;
+  /* The same, in two lines, for a further model of a committee. */
+  void report_further(const std::string &path, mlff_model *model, const MLFFSettings &settings) const;
   /* Prints the warm-up of a GPU before the first step; record_seconds 0: nothing was captured. */
   void report_warm_up(const mlff_model *model, double first_seconds, double record_seconds) const;
   /* Prints the number of replayed steps after a run, and a warning if capture failed. */

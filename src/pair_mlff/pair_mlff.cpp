@@ -65,6 +65,7 @@ void PairMLFF::close_model()
   impl->is_initialized = false;
   impl->main.close();
   impl->active_halo = &impl->main.halo;
+  impl->committee.close();
   impl->inner.reset();
   impl->types_reported = false;
   impl->forecast_atoms = -1;
@@ -101,7 +102,7 @@ void PairMLFF::evaluate(int eflag, int vflag)
   const bool deviation = impl->wants_deviation(), uncertainty = impl->wants_uncertainty();
   impl->overlap_error = impl->main.evaluate(list,
                                             {eflag_atom != 0, vflag_atom != 0, cvflag_atom != 0, ensemble,
-                                             ensemble && deviation, uncertainty},
+                                             impl->wants_members(), uncertainty},
                                             "pair_style mlff");
   if (!impl->overlap_error.empty()) {
     reject_trial(is_first);
@@ -116,7 +117,7 @@ void PairMLFF::evaluate(int eflag, int vflag)
   if (ensemble) results.scale_spread();
   if (ensemble && eflag_global) results.reduce_spread(pvector);
   if (uncertainty) results.sort_uncertainties();
-  if (deviation) impl->deviation.measure(impl->main.info->n_members);
+  if (deviation) impl->deviation.measure(impl->predictions(list));
   if (impl->watch.is_due()) {
     sync_velocities();
     impl->watch.check();
@@ -181,7 +182,7 @@ void PairMLFF::apply_keywords(const std::vector<std::string> &keywords)
 }
 
 /* ----------------------------------------------------------------------
-   pair_coeff * * MODEL.yaml ELEMENT ...
+   pair_coeff * * MODEL.yaml ... ELEMENT ...
 ------------------------------------------------------------------------- */
 
 void PairMLFF::coeff(int narg, char **arg)
@@ -193,23 +194,26 @@ void PairMLFF::coeff(int narg, char **arg)
   if (!impl->restart_problem.empty())
     error->all(FLERR, "pair_coeff of mlff: repeat `pair_style mlff` with its keywords after read_restart, because " +
                           impl->restart_problem);
-  const std::string problem = mlff_check_coeff(narg, arg, ntypes, force->pair == this);
+  std::vector<std::string> files, names;
+  std::string problem = mlff_read_coeff(narg, arg, ntypes, force->pair == this, files, names);
+  if (problem.empty() && kokkosable && files.size() > 1)
+    problem = "pair_style mlff/kk supports one model, not a committee of " + std::to_string(files.size()) +
+              ": use pair_style mlff, without suffix kk";
   if (!problem.empty()) error->all(FLERR, "pair_coeff of mlff: " + problem);
   if (MLFFResults::find_units(update->unit_style) == nullptr)
     error->all(FLERR, std::string("pair_style mlff does not support units ") + update->unit_style +
                           "; use one of: " + MLFFResults::supported_units());
 
-  const std::vector<std::string> names(arg + 3, arg + narg);
   MLFFLoader loader(lmp);
-  impl->main.open(loader, arg[2], names, impl->settings, gpu_of_atoms());
-  const std::string other = impl->other_model(arg[2]);
+  impl->main.open(loader, files[0], names, impl->settings, gpu_of_atoms());
+  const std::string other = impl->other_model(files[0]);
   if (!other.empty()) {
     close_model();
     error->all(FLERR, "pair_coeff of mlff: " + other);
   }
-  if (impl->settings.wants_deviation() && !impl->ensemble() && !impl->has_uncertainty())
-    error->all(FLERR, "pair_coeff of mlff: out_file, devi_warn, devi_dump and devi_stop need an ensemble or an "
-                      "uncertainty, but model " +
+  if (impl->settings.wants_deviation() && files.size() == 1 && !impl->ensemble() && !impl->has_uncertainty())
+    error->all(FLERR, "pair_coeff of mlff: out_file, devi_warn, devi_dump and devi_stop need an ensemble, a committee "
+                      "or an uncertainty, but model " +
                           std::string(impl->main.info->name) + " uses only one network and has no uncertainty: " +
                           impl->main.info->uncertainty_why + " [mlff-44]");
   impl->deviation.start(impl->settings);
@@ -220,10 +224,11 @@ void PairMLFF::coeff(int narg, char **arg)
   // the exact centroid form needs the paths through the network.
   centroidstressflag = (impl->main.info->traits & MLFF_STRICTLY_LOCAL) ? CENTROID_AVAIL : CENTROID_NOTAVAIL;
   comm_forward = impl->main.halo.forward_width();
-  comm_reverse_off = impl->main.halo.reverse_width();
   nextra = impl->ensemble() ? 3 : 0;
-  loader.report(arg[2], impl->main.model.get(), impl->settings);
+  loader.report(files[0], impl->main.model.get(), impl->settings);
   if (lmp->citeme) lmp->citeme->add(loader.citation(impl->main.info));
+  impl->committee.open(files, names, impl->settings, impl->main);
+  comm_reverse_off = std::max(impl->main.halo.reverse_width(), impl->committee.reverse_width());
   if (!impl->settings.inner.empty()) open_inner(names);
 }
 
@@ -249,11 +254,12 @@ void PairMLFF::init_style()
   check_heat_flux();
   impl->is_initialized = true;
   impl->main.graph.begin_run();
+  for (const auto &model : impl->committee.models()) model->graph.begin_run();
   if (impl->inner) impl->inner->begin_run();
   impl->watch.begin_run();    // here, because rerun has no setup()
   // LAMMPS builds lists that two models or other styles use
-  const bool builds_on_gpu =
-      impl->main.graph.can_build_list_on_gpu() && !impl->inner && !kokkosable && force->pair == this;
+  const bool is_only_user = !impl->inner && impl->committee.empty() && !kokkosable && force->pair == this;
+  const bool builds_on_gpu = impl->main.graph.can_build_list_on_gpu() && is_only_user;
   neighbor->add_request(this, NeighConst::REQ_FULL | (builds_on_gpu ? NeighConst::REQ_OCCASIONAL : 0));
 
   // hybrid took its communication widths from its sub-styles before they had a model
@@ -264,7 +270,8 @@ void PairMLFF::init_style()
 double PairMLFF::init_one(int i, int j)
 {
   if (setflag[i][j] == 0) error->all(FLERR, "pair_style mlff: all pair coeffs are not set");
-  return std::max(impl->main.info->cutoff, impl->has_levels() ? impl->inner->info()->cutoff : 0.0);
+  const double of_models = std::max(impl->main.info->cutoff, impl->committee.cutoff());
+  return std::max(of_models, impl->has_levels() ? impl->inner->info()->cutoff : 0.0);
 }
 
 /* LAMMPS calls this after the lists are built and before the first evaluation. */
@@ -278,8 +285,9 @@ void PairMLFF::setup()
   impl->main.graph.update(list);
   const mlff_graph graph = impl->main.graph.on_host();
   mlff_result *wanted = impl->main.results.request(
-      {false, false, false, impl->ensemble(), impl->ensemble() && impl->wants_deviation(), impl->wants_uncertainty()});
-  std::vector<MLFFMemoryForecast::Part> parts = {{impl->main.model.get(), &graph, wanted}};
+      {false, false, false, impl->ensemble(), impl->wants_members(), impl->wants_uncertainty()});
+  std::vector<MLFFMemoryForecast::Part> parts = impl->committee.forecast(list);
+  parts.insert(parts.begin(), {impl->main.model.get(), &graph, wanted});
   if (impl->has_levels()) {
     impl->active_halo = &impl->inner->halo();
     parts.push_back(impl->inner->forecast(list));
@@ -319,6 +327,7 @@ void PairMLFF::finish()
   if (impl->main.model && (neighbor->nex_group || neighbor->nex_mol)) check_excluded_groups();
   if (impl->main.model && impl->overlap_error.empty()) impl->watch.end_run();
   impl->main.graph.end_run();
+  for (const auto &model : impl->committee.models()) model->graph.end_run();
   if (impl->inner) impl->inner->end_run();
   if (impl->main.model) MLFFLoader(lmp, "pair_style mlff").report_replays(impl->main.model.get(), impl->settings);
   if (impl->has_levels()) report_levels();
@@ -326,7 +335,7 @@ void PairMLFF::finish()
 
 double PairMLFF::memory_usage()
 {
-  double engine = impl->main.engine_memory();
+  double engine = impl->main.engine_memory() + impl->committee.engine_memory();
   if (impl->inner) engine += impl->inner->engine_memory();
   return Pair::memory_usage() + engine + impl->memory_usage();
 }
@@ -341,7 +350,7 @@ void *PairMLFF::extract(const char *name, int &dim)
   if (strcmp(name, "mlff_info") == 0) return const_cast<mlff_info *>(impl->main.info);
   if (strcmp(name, "mlff_settings") == 0) return &impl->settings;
   if (strcmp(name, "mlff_watch") == 0) return impl->watch.counts();
-  if (strcmp(name, "deviation_flag") == 0 && impl->ensemble()) return &impl->deviation_flag;
+  if (strcmp(name, "deviation_flag") == 0 && impl->has_deviation()) return &impl->deviation_flag;
   if (strcmp(name, "uncertainty_flag") == 0 && impl->has_uncertainty()) return &impl->uncertainty_flag;
   if (strcmp(name, "spread_flag") == 0 && impl->ensemble()) return &impl->spread_flag;
   return nullptr;
@@ -352,9 +361,8 @@ void *PairMLFF::extract_peratom(const char *name, int &ncol)
   ncol = 0;
   if (!impl->main.model) return nullptr;
   if (strcmp(name, "uncertainty") == 0 && impl->has_uncertainty()) return impl->main.results.atom_uncertainties();
-  if (!impl->ensemble()) return nullptr;
-  if (strcmp(name, "deviation") == 0) return impl->deviation.atom_deviations();
-  return strcmp(name, "spread") == 0 ? impl->main.results.atom_spread() : nullptr;
+  if (strcmp(name, "deviation") == 0 && impl->has_deviation()) return impl->deviation.atom_deviations();
+  return strcmp(name, "spread") == 0 && impl->ensemble() ? impl->main.results.atom_spread() : nullptr;
 }
 
 void PairMLFF::add_tally_callback(Compute * /*compute*/)

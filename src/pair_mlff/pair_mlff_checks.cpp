@@ -44,13 +44,19 @@ void PairMLFF::check_requests() const
 }
 
 /* Limits of models whose forces are not the gradient of the energy: an error or "". */
+static std::string check_box(const mlff_info *info, int n_periodic)
+{
+  if ((info->traits & MLFF_CONSERVATIVE) || n_periodic == 0 || n_periodic == 3) return "";
+  return mlff_format("%s models support boxes that are periodic in three directions or in none, but this box is "
+                     "periodic in %d: use `boundary p p p` with a layer of vacuum [mlff-37]",
+                     info->architecture, n_periodic);
+}
+
 static std::string check_direct(const mlff_info *info, int n_periodic, const Update *update)
 {
   if (info->traits & MLFF_CONSERVATIVE) return "";
-  if (n_periodic == 1 || n_periodic == 2)
-    return mlff_format("%s models support boxes that are periodic in three directions or in none, but this box is "
-                       "periodic in %d: use `boundary p p p` with a layer of vacuum [mlff-37]",
-                       info->architecture, n_periodic);
+  const std::string problem = check_box(info, n_periodic);
+  if (!problem.empty()) return problem;
   const char *style = update->minimize_style;
   if (update->whichflag == 2 && strncmp(style, "fire", 4) != 0 && strncmp(style, "quickmin", 8) != 0)
     return mlff_format(
@@ -88,6 +94,8 @@ void PairMLFF::check_heat_flux() const
 /* Commands of neigh_modify that remove neighbors are errors. */
 void PairMLFF::check_lists() const
 {
+  for (const auto &model : impl->committee.models())
+    if (problem.empty()) problem = check_box(model->info, n_periodic);
   const std::vector<int> &species = impl->main.species_of_type;
   static const char *const advice = ". pair_style mlff needs all neighbors of its atoms: remove this command [mlff-33]";
   if (neighbor->includegroup)

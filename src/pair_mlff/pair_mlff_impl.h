@@ -2,6 +2,7 @@
 #ifndef LMP_PAIR_MLFF_IMPL_H
 #define LMP_PAIR_MLFF_IMPL_H
 
+#include "committee.h"
 #include "deviation.h"
 #include "domain_watch.h"
 #include "errors.h"
@@ -34,14 +35,15 @@ enum class RunPhase { FIRST_CALL, FIRST_EVALUATION, STEPS };
 
 struct PairMLFF::Impl {
   Impl(LAMMPS *lammps, Pair *pair) :
-      lmp(lammps), main(lammps, pair, nullptr), active_halo(&main.halo), deviation(lammps, main.graph, main.results),
-      watch(lammps, main.graph, main.results)
+      lmp(lammps), main(lammps, pair, nullptr), active_halo(&main.halo), committee(lammps, pair, active_halo),
+      deviation(lammps, main.graph, main.results), watch(lammps, main.graph, main.results)
   {
   }
 
   LAMMPS *lmp;
   MLFFEvaluator main;
   MLFFHalo *active_halo;    // of the model that is being evaluated, for LAMMPS' calls of pack and unpack
+  MLFFCommittee committee;
   MLFFDeviation deviation;
   MLFFDomainWatch watch;
   MLFFSettings settings;
@@ -64,22 +66,32 @@ struct PairMLFF::Impl {
 
   bool ensemble() const { return main.info->n_members > 1; }
   bool has_uncertainty() const { return main.info->uncertainty_unit != nullptr; }
-  /* Whether this step needs the model deviation: of the members of an ensemble, else the uncertainty. */
+  bool has_deviation() const { return ensemble() || !committee.empty(); }
+  /* Whether this step needs the model deviation: of a committee, else of the members of an ensemble, else the
+   * uncertainty. */
   bool wants_deviation() const
   {
-    return (ensemble() && deviation_flag) || ((ensemble() || has_uncertainty()) && deviation.is_due());
+    return (has_deviation() && deviation_flag) || ((has_deviation() || has_uncertainty()) && deviation.is_due());
+  }
+  bool wants_members() const { return ensemble() && committee.empty() && wants_deviation(); }
+  /* After the evaluation of the main model. Collective. */
+  MLFFDeviation::Predictions predictions(NeighList *list)
+  {
+    if (!committee.empty()) return committee.predict(main, list);
+    return ensemble() ? main.results.member_predictions() : MLFFDeviation::Predictions{};
   }
   bool wants_uncertainty() const
   {
     const bool is_minimized = lmp->update->whichflag == 2 && watch.counts();    // the last structure is checked
     return has_uncertainty() &&
-           (uncertainty_flag || is_minimized || watch.is_due() || (!ensemble() && deviation.is_due()));
+           (uncertainty_flag || is_minimized || watch.is_due() || (!has_deviation() && deviation.is_due()));
   }
 
   /* Without the engine. */
   double memory_usage() const
   {
-    return main.memory_usage() + deviation.memory_usage() + (inner ? inner->memory_usage() : 0.0);
+    return main.memory_usage() + committee.memory_usage() + deviation.memory_usage() +
+           (inner ? inner->memory_usage() : 0.0);
   }
   /* Whether run_style respa evaluates both models. */
   bool has_levels() const
@@ -96,7 +108,7 @@ struct PairMLFF::Impl {
   }
 
   /* The error text of a restart that was written with another model than the open one; empty: it is the same. */
-  std::string other_model(const char *path) const
+  std::string other_model(const std::string &path) const
   {
     const mlff_info *info = main.info;
     const bool same_header =
@@ -107,7 +119,7 @@ struct PairMLFF::Impl {
         "the restart file was written with model %s (sha256 %.12s, header %.12s), but %s is %s (sha256 "
         "%.12s, header %.12s). Use the same model, or give `pair_style none` before `pair_style mlff` to "
         "continue with another one",
-        restart_model.name, restart_model.sha256, header, path, info->name, info->sha256, info->header_sha256);
+        restart_model.name, restart_model.sha256, header, path.c_str(), info->name, info->sha256, info->header_sha256);
   }
 };
 

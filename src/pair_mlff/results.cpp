@@ -114,36 +114,37 @@ void MLFFResults::add_forces_of_atoms(double factor)
     for (int d = 0; d < 3; d++) f[nodes.ghost_of_node[k]][d] += scale * values[3 * k + d];
 }
 
-const double (*MLFFResults::owned_forces())[3]
-{
-  halo.reverse_to_owners(forces.data(), 3);
-  if (!graph.has_order()) return reinterpret_cast<const double(*)[3]>(forces.data());
-  ordered.resize(3 * static_cast<size_t>(view.n_local) + 3);
-  for (int i = 0; i < view.n_local; i++) std::copy_n(&forces[3 * nodes.row_of[i]], 3, &ordered[3 * i]);
-  return reinterpret_cast<const double(*)[3]>(ordered.data());
-}
-
 const double (*MLFFResults::whole_forces())[3]
 {
   using Vector = double[3];
   if (!results.forces) return nullptr;
   const bool is_whole = !halo.is_needed() || reverses_forces();
   if (!is_whole) {
-    ordered.assign(forces.begin(), forces.end());
-    halo.reverse_to_owners(ordered.data(), 3);
+    whole.assign(forces.begin(), forces.end());
+    halo.reverse_to_owners(whole.data(), 3);
   }
-  return reinterpret_cast<const Vector *>(is_whole ? forces.data() : ordered.data());
+  return reinterpret_cast<const Vector *>(is_whole ? forces.data() : whole.data());
 }
 
-double *MLFFResults::member_forces_of(int k)
+MLFFPrediction MLFFResults::prediction()
 {
-  return &member_forces[3 * static_cast<size_t>(view.n_nodes) * static_cast<size_t>(k)];
+  const double(*rows)[3] = whole_forces();
+  if (!graph.has_order()) return {&rows[0][0], results.virial};
+  ordered.resize(3 * static_cast<size_t>(view.n_local) + 3);
+  for (int i = 0; i < view.n_local; i++) std::copy_n(rows[nodes.row_of[i]], 3, &ordered[3 * i]);
+  return {ordered.data(), results.virial};
 }
 
-const double *MLFFResults::owned_member_forces(int k)
+/* Ensembles keep the order of LAMMPS. */
+std::vector<MLFFPrediction> MLFFResults::member_predictions()
 {
-  halo.reverse_to_owners(member_forces_of(k), 3);
-  return member_forces_of(k);
+  std::vector<MLFFPrediction> members;
+  for (size_t k = 0; k < member_energies.size(); k++) {
+    double *rows = &member_forces[3 * static_cast<size_t>(view.n_nodes) * k];
+    halo.reverse_to_owners(rows, 3);
+    members.push_back({rows, &member_virials[6 * k]});
+  }
+  return members;
 }
 
 void MLFFResults::add_virial(double *virial) const
@@ -214,8 +215,8 @@ void MLFFResults::reduce_spread(double *three)
 
 double MLFFResults::memory_usage() const
 {
-  const size_t numbers = ordered.capacity() + forces.capacity() + virials.capacity() + centroids.capacity() +
-                         atom_energies.capacity() + member_energies.capacity() + spread.capacity() +
-                         member_forces.capacity() + unsorted.capacity() + uncertainties.capacity();
+  const size_t numbers = whole.capacity() + ordered.capacity() + forces.capacity() + virials.capacity() +
+                         centroids.capacity() + atom_energies.capacity() + member_energies.capacity() +
+                         spread.capacity() + member_forces.capacity() + unsorted.capacity() + uncertainties.capacity();
   return static_cast<double>(numbers * sizeof(double));
 }

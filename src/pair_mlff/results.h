@@ -17,6 +17,12 @@ struct MLFFUnits {
   double per_ev;
 };
 
+/* Prediction of one model or member: forces of owned atoms [n_local][3] in the order of LAMMPS, eV/A; share of this
+ * rank of the virial [6], eV. Valid until the next evaluation. */
+struct MLFFPrediction {
+  const double *forces, *virial;
+};
+
 class MLFFResults : protected Pointers {
  public:
   MLFFResults(class LAMMPS *lammps, class MLFFNeighborGraph &made_from, class MLFFHalo &between_ranks);
@@ -44,14 +50,12 @@ class MLFFResults : protected Pointers {
   double virial_trace() const { return results.virial[0] + results.virial[1] + results.virial[2]; }
   double energy() const { return units->per_ev * results.energy; }
   double per_ev() const { return units->per_ev; }
-  /* Forces of owned atoms [n_local][3], eV/A, with contributions of other ranks; of member k. Collective. */
-  const double (*owned_forces())[3];
-  const double *owned_member_forces(int k);
-  /* The same in the order of the graph; nullptr if forces stay on a GPU. Collective. */
+  /* Forces of owned atoms [n_local][3], eV/A, with contributions of other ranks, after reverse_forces, in the order of
+   * the graph; nullptr if they stay on a GPU. The same in the order of LAMMPS, with the virial. Collective. */
   const double (*whole_forces())[3];
-  /* The same for member k, without communication; and the share of this rank of its virial [6], eV. */
-  double *member_forces_of(int k);
-  const double *member_virial(int k) const { return &member_virials[6 * static_cast<size_t>(k)]; }
+  MLFFPrediction prediction();
+  /* Those of the members, if they were requested. Collective. */
+  std::vector<MLFFPrediction> member_predictions();
   /* [n_local] std of atomic energies over the ensemble, nullptr before the first; converted by scale_spread. */
   double *atom_spread() { return spread.empty() ? nullptr : spread.data(); }
   void scale_spread();
@@ -71,7 +75,7 @@ class MLFFResults : protected Pointers {
   const struct MLFFNodes &nodes;
   const MLFFUnits *units;
   mlff_result results;
-  std::vector<double> forces, ordered, virials, centroids, atom_energies, spread;
+  std::vector<double> forces, whole, ordered, virials, centroids, atom_energies, spread;
   std::vector<double> member_energies, member_forces, member_virials;
   std::vector<double> unsorted, uncertainties;
   bool uncertainties_are_forces = false;

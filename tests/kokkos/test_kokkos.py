@@ -157,11 +157,14 @@ def test_plain_style_beside_kokkos(zoo, plain, tmp_path):
 
 
 def test_errors(zoo, tmp_path):
-    """Multiple time steps are refused, and what the plain style refuses: bonded neighbors that are not in the list,
-    bad positions."""
+    """Multiple time steps and committees are refused, and what the plain style refuses: bonded neighbors that are not
+    in the list, bad positions."""
     case = Case("inner", water(2), mlff(zoo["painn"], options=f"inner {zoo['ani']}"))
     error = fails(case.text(str(tmp_path), single_point=False), tmp_path, 2, arguments=kokkos(2))
     assert "mlff/kk does not support keyword `inner`" in error, error
+    case = Case("committee", water(2), mlff(f"{zoo['painn']} {zoo['ani']}"))
+    error = fails(case.text(str(tmp_path), single_point=False), tmp_path, 2, arguments=kokkos(2))
+    assert "mlff/kk supports one model, not a committee of 2" in error, error
     case = Case("special", water(2), mlff(zoo["painn"]), style="full", bonds=True)
     error = fails(case.text(str(tmp_path), single_point=False) + "run 0\n", tmp_path, 2, arguments=kokkos(2))
     assert "special_bonds removes the 1-2 neighbor" in error, error
