@@ -79,6 +79,7 @@ class PairMLFF : public Pair {
   void check_levels(bool inner) const;
   void check_initialized() const;
   void report_levels() const;
+  std::string check_files() const;
   void check_models() const;
   void check_lists() const;
   void check_excluded_groups() const;

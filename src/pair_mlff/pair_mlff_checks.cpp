@@ -66,11 +66,38 @@ static std::string check_direct(const mlff_info *info, int n_periodic, const Upd
   return "";
 }
 
+/* Styles of hybrid must not write one file: an error or "". */
+static std::string check_file(const char *keyword, const std::string &mine, const std::string &theirs)
+{
+  if (mine.empty() || mine != theirs) return "";
+  return mlff_format("two styles of hybrid write %s: give each its own `%s`", mine.c_str(), keyword);
+}
+
+std::string PairMLFF::check_files() const
+{
+  const MLFFSettings &mine = impl->settings;
+  const Pair *last = nullptr;
+  for (int k = 1; Pair *other = force->pair_match("^mlff", 0, k); k++) {
+    int dim = 0;
+    if (other == last) break;    // the only one, for any k
+    last = other;
+    const auto *theirs = static_cast<const MLFFSettings *>(other->extract("mlff_settings", dim));
+    if (!theirs || other == this) continue;
+    std::string problem = check_file("out_file", mine.out_file, theirs->out_file);
+    if (problem.empty()) problem = check_file("dump_file", mine.frames_file(), theirs->frames_file());
+    if (!problem.empty()) return problem;
+  }
+  return "";
+}
+
 void PairMLFF::check_models() const
 {
   const int n_periodic = (domain->xperiodic != 0) + (domain->yperiodic != 0) + (domain->zperiodic != 0);
   std::string problem = check_direct(impl->main.info, n_periodic, update);
+  for (const auto &model : impl->committee.models())
+    if (problem.empty()) problem = check_box(model->info, n_periodic);
   if (problem.empty() && impl->has_levels()) problem = check_direct(impl->inner->info(), n_periodic, update);
+  if (problem.empty()) problem = check_files();
   if (problem.empty() && impl->has_levels() && utils::strmatch(force->pair_style, "^hybrid/scaled"))
     problem = "keyword `inner` does not work in hybrid/scaled, which scales only the outer level of run_style respa; "
               "use hybrid/overlay";
@@ -94,8 +121,6 @@ void PairMLFF::check_heat_flux() const
 /* Commands of neigh_modify that remove neighbors are errors. */
 void PairMLFF::check_lists() const
 {
-  for (const auto &model : impl->committee.models())
-    if (problem.empty()) problem = check_box(model->info, n_periodic);
   const std::vector<int> &species = impl->main.species_of_type;
   static const char *const advice = ". pair_style mlff needs all neighbors of its atoms: remove this command [mlff-33]";
   if (neighbor->includegroup)

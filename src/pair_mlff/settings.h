@@ -35,6 +35,8 @@ struct MLFFSettings {
   MLFFSettings for_second_model(const Words &overrides) const;
   /* Strings are borrowed. */
   void fill(mlff_options &options) const;
+  /* dump_file if frames may be written to it, else empty. */
+  std::string frames_file() const { return devi_dump > 0.0 || devi_stop > 0.0 ? dump_file : ""; }
   bool wants_deviation() const { return !out_file.empty() || devi_warn > 0.0 || devi_dump > 0.0 || devi_stop > 0.0; }
 };
 
