@@ -8,7 +8,8 @@
 extern "C" {
 #endif
 
-/* Resident bytes, and those of files and shared memory among them; -1 (MLFFPROF_UNKNOWN) if the system does not report them. */
+/* Resident bytes, and those of files and shared memory among them; -1 (MLFFPROF_UNKNOWN) if the system does not report
+ * them. */
 void mlff_resident(int64_t *resident, int64_t *of_files);
 
 #ifdef __cplusplus

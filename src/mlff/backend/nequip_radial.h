@@ -133,7 +133,8 @@ MLFF_MATH void mlff_nequip_hidden(const mlff_nequip_terms_args *a, double r0, co
     if (a->is_normed) mlff_nequip_normed_layer(a, k, k ? NULL : pair_bias, value, slope);
   }
   const int width = a->width[a->n_hidden - 1];
-  for (int o = 0; a->is_normed && o < width + !a->is_density; o++) { /* mlff_nequip_n_units, which a device cannot call */
+  /* as mlff_nequip_n_units, which a device cannot call */
+  for (int o = 0; a->is_normed && o < width + !a->is_density; o++) {
     const real v = o < width ? value[o] : 1, dv = o < width ? slope[o] : 0;
     value[o] = v * (real) f;
     slope[o] = dv * (real) f + v * (real) df;
