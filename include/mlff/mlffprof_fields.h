@@ -142,7 +142,8 @@
   X(S, FIELD, COUNT, pair, pair, "", "a pair of elements within the cutoff that does not occur in the training data") \
   X(S, FIELD, COUNT, distance, distance, "", "a pair of atoms closer than in the training data") \
   X(S, FIELD, COUNT, triple, triple, "", "an atom with two neighbors closer than in the training data") \
-  X(S, FIELD, COUNT, force, force, "", "a force larger than any in the training data")
+  X(S, FIELD, COUNT, force, force, "", "a force larger than any in the training data") \
+  X(S, LATER, COUNT, uncertainty, uncertainty, "", "an uncertainty above the limit of the model file")
 
 /* Bytes are doubles. */
 #define MLFFPROF_MEMORY_KIND_FIELDS(X, S) \

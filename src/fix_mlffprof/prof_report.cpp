@@ -160,6 +160,7 @@ void ProfReport::take_outside()
   outside.distance = more(MLFF_WATCHED_DISTANCE);
   outside.pair = more(MLFF_WATCHED_PAIR);
   outside.triple = more(MLFF_WATCHED_TRIPLE);
+  outside.uncertainty = more(MLFF_WATCHED_UNCERTAINTY);
   mlffprof_recorder_outside(rec.get(), &outside);
   last_counts = now;
 }

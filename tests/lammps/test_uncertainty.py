@@ -2,6 +2,8 @@
 
 What they must be follows from the features that the Python package gives and from numpy."""
 
+import json
+
 import numpy as np
 import pytest
 from harness import Case, close, fails, launch, mlff, read_dump, water
@@ -109,13 +111,15 @@ def test_domain(sure, tmp_path):
     far = box(spacing=2.2)
     values = expected(sure("painn"), far)
     assert values.max() > 1.5
-    run = "run 0\n"
+    run = f"fix prof all mlffprof 100 file {tmp_path}/p.json\nrun 0\n"
+    reported = lambda: json.loads((tmp_path / "p.json").read_text(encoding="utf-8"))["outside"]["uncertainty"]
     inside = launch(deck(tmp_path, sure("painn"), run, system=box(3, 3.03)), str(tmp_path))
-    assert "uncertainty" not in inside.split("Step")[-1] and "(relative)" not in inside
+    assert "uncertainty in" not in inside and "(relative)" not in inside and reported() == 0
     said = launch(deck(tmp_path, sure("painn"), run, system=far), str(tmp_path), 2)
     assert (
         f"uncertainty {values.max():.4g} (relative) of atom {int(values.argmax()) + 1}" in said and "[mlff-42]" in said
     )
+    assert reported() == 1
     assert "uncertainty" in fails(deck(tmp_path, sure("painn"), run, "domain stop", far), tmp_path)
 
 
