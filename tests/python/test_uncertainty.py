@@ -93,6 +93,8 @@ def test_split():
     marked = [frame(split=s) for s in ("train", "test", "validation", "train")]
     train, held = uncertainty.split_frames(marked)
     assert (len(train), len(held)) == (2, 2)
+    with pytest.raises(modelfile.ModelError, match="a frame: has no key split, which other frames have"):
+        uncertainty.split_frames([*marked, frame(trajectory="a")])
     runs = [frame(trajectory=t, step=k) for k in range(10) for t in "ab"]
     train, held = uncertainty.split_frames(runs)
     assert (len(train), len(held)) == (16, 4) and {f["info"]["step"] for f in held} == {"8", "9"}
@@ -142,7 +144,10 @@ def test_command(frames, tmp_path, capsys):
     sure = mlff.Model(tmp_path / "sure.yaml", domain="warn")
     assert sure.uncertainty_unit == "eV/A" and sure.uncertainty_limit == pytest.approx(found["limit"], rel=1e-5)
     assert before.exists() and sure.n_parameters == mlff.Model(MODEL).n_parameters
+    assert sure.name == "sure"
     again = (tmp_path / "sure.safetensors").read_bytes()
+    assert uncertainty.main([str(model), str(near), "-o", str(tmp_path / "sure")]) == 2
+    assert "sure.yaml exists: give another name, or remove it" in capsys.readouterr().err
     assert uncertainty.main([str(tmp_path / "sure"), str(near)]) == 0
     assert (tmp_path / "sure.safetensors").read_bytes() == again
     capsys.readouterr()

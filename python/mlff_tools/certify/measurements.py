@@ -8,7 +8,7 @@ import typing
 
 from ..model.modelfile import ModelError
 from ..train.labels import file_hash
-from . import beyond, crystals, distributions, dynamics, errors, liquids, size, speed
+from . import beyond, crystals, distributions, dynamics, errors, foreign, liquids, size, speed
 from .work import CertifyError, NotMeasured, plain
 
 
@@ -82,6 +82,12 @@ ALL = {
         "Neighbors pressed together where they are, pairs and atoms in vacuum, and a run at twice the temperature.",
         beyond.measure,
         (*LENGTHS, "hot"),
+    ),
+    "uncertainty": Measurement(
+        "Uncertainty",
+        "Of held-out frames, and of structures unlike those of the training, labelled by the teacher.",
+        foreign.measure,
+        ("scale", "seed", "timestep", "atoms", "hot"),
     ),
     "size": Measurement(
         "Size",

@@ -41,6 +41,9 @@ BINS = 10  # of the calibration curve
 def split_frames(frames):
     """(training frames, held-out frames)."""
     marked = [extxyz.tag(f, "split") for f in frames]
+    if any(marked) and not all(marked):
+        source = frames[marked.index(None)].get("source", "a frame")
+        raise ModelError(f"{source}: has no key split, which other frames have: give it to all or to none")
     if all(marked):
         return [f for f, s in zip(frames, marked) if s == "train"], [f for f, s in zip(frames, marked) if s != "train"]
     groups = {}
@@ -193,13 +196,14 @@ def judge(limit, held, others):
         }
         for (kind, name), rows in groups.items()
     ]
-    far = [r for r in others if error([r]) > FAR * reference]
-    near = [r for r in held if error([r]) <= FAR * reference]
+    far = [r for r in held + others if error([r]) > FAR * reference]
+    near = [r for r in held + others if error([r]) <= FAR * reference]
     return {
         "error": reference,
         "limit": limit,
         "groups": table,
         "far": len(far),
+        "near": len(near),
         "roc_area": roc_area(most(far), most(near)) if far and near else None,
         "false_alarms": float((most(held) > limit).mean()),
         "found": float((most(far) > limit).mean()) if far else None,
@@ -262,9 +266,13 @@ def add(path, frames, out=None):
     block, tensors, few = fit(train, held)
     network = {k: v for k, v in network.items() if not k.startswith("uncertainty.")}
     metadata = modelfile.metadata_of(os.path.join(os.path.dirname(path), before["weights"]["file"]))
-    name = (out or path)[: -len(".yaml")]
-    after = modelfile.write(name, {**before, "uncertainty": block}, {**network, **tensors}, metadata)
-    renewed = renew_certificate(path, before, after) if out in (None, path) else None
+    is_new = out not in (None, path)
+    if is_new:
+        before = {**before, "name": os.path.basename(out)[: -len(".yaml")]}
+    after = modelfile.write(
+        (out or path)[: -len(".yaml")], {**before, "uncertainty": block}, {**network, **tensors}, metadata
+    )
+    renewed = None if is_new else renew_certificate(path, before, after)
     notes = [f"too few atoms, whose uncertainty is infinite: {', '.join(few)}"] if few else []
     return after, notes + ([f"{renewed} has the new hashes of the same network"] if renewed else [])
 
@@ -286,6 +294,8 @@ def main(argv=None):
     args = arguments(argv)
     path = os.path.abspath(modelfile.find_model(args.model))
     out = os.path.abspath(modelfile.model_paths(args.out)[0]) if args.out else path
+    if out != path and os.path.exists(out):
+        raise ModelError(f"-o {args.out}: {out} exists: give another name, or remove it")
     frames, others = extxyz.read(args.frames), [f for name in args.judge for f in extxyz.read(name)]
     if args.judge and any(f["forces"] is None for f in frames + others):
         raise ModelError("--judge needs forces in all frames, also those of FRAMES")

@@ -13,9 +13,9 @@ from ..model.modelfile import ModelError
 from ..model.structures import read_xyz
 
 SHARE = 0.8
-# pm: P. Pyykko, M. Atsumi, Chem. Eur. J. 15, 186 and 12770 (2009); P. Pyykko, S. Riedel, M. Patzschke, ibid. 11, 3511
+# P. Pyykko, M. Atsumi, Chem. Eur. J. 15, 186 and 12770 (2009); P. Pyykko, S. Riedel, M. Patzschke, ibid. 11, 3511
 # (2005)
-RADII = (
+_RADII_PM = (
     "H 32 He 46 Li 124 Be 85 B 73 C 60 N 54 O 53 F 53 Ne 67 Na 155 Mg 127 Al 111 Si 102 P 94 S 94 Cl 93 "
     "Ar 96 K 193 Ca 133 Sc 114 Ti 108 V 106 Cr 103 Mn 103 Fe 102 Co 96 Ni 101 Cu 112 Zn 118 Ga 117 "
     "Ge 111 As 106 Se 107 Br 109 Kr 108 Rb 202 Sr 139 Y 124 Zr 121 Nb 116 Mo 113 Tc 110 Ru 103 Rh 106 "
@@ -24,16 +24,16 @@ RADII = (
     "W 115 Re 110 Os 109 Ir 107 Pt 110 Au 121 Hg 133 Tl 142 Pb 135 Bi 135 Po 129 At 138 Rn 133 Fr 218 "
     "Ra 159 Ac 140 Th 136 Pa 129 U 118 Np 116 Pu 135 Am 135 Cm 136"
 )
+RADII = {e: float(pm) / 100 for e, pm in zip(_RADII_PM.split()[::2], _RADII_PM.split()[1::2])}  # A
 BELOW_FRAMES = 0.98  # of the shortest distance in the user's frames
 MIN_DISTANCE = 0.3  # A: closer atoms are an error
 
 
 def _radii(elements):
-    known = dict(zip(RADII.split()[::2], map(float, RADII.split()[1::2])))
-    strange = [e for e in elements if e not in known]
+    strange = [e for e in elements if e not in RADII]
     if strange:
         raise ModelError(f"--repulsion: no covalent radius of {', '.join(strange)}; convert without it")
-    return {e: round(SHARE * known[e] / 100, 4) for e in elements}
+    return {e: round(SHARE * RADII[e], 4) for e in elements}
 
 
 def _shortest(path, elements, reach):

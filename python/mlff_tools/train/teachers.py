@@ -94,6 +94,7 @@ class ModelTeacher:
             "forces": np.array(r["forces"], float).reshape(-1, 3),
             "stress": None if frame["cell"] is None else -virial / abs(np.linalg.det(frame["cell"])),
             "atom_energies": np.array(r["atom_energies"], float) if "atom_energies" in r else None,
+            "uncertainties": np.array(r["atom_uncertainties"], float) if "atom_uncertainties" in r else None,
         }
 
     def close(self):

@@ -1,0 +1,162 @@
+"""Structures unlike those of a training, and the table of a certificate about them."""
+
+import types
+
+import numpy as np
+import pytest
+
+from mlff_tools.certify import foreign, systems
+from mlff_tools.certify.work import NotMeasured
+from mlff_tools.train import lattices
+from mlff_tools.train.build import build
+
+SETTINGS = {"temperature": 300.0, "pressure": 1.0, "atoms": 64}
+
+
+def crystal(**keys):
+    return systems.crystal({}, lattices.crystal(**keys), SETTINGS, "crystal")
+
+
+def per_atom(frame):
+    return abs(np.linalg.det(frame["cell"])) / len(frame["elements"])
+
+
+def neighbors(frame):
+    """Numbers of neighbors of each atom at the shortest distance, which no cell here halves."""
+    d = np.linalg.norm(foreign.vectors(frame["positions"], frame["positions"], frame["cell"]), axis=-1)
+    np.fill_diagonal(d, np.inf)
+    return (d < 1.01 * d.min()).sum(1)
+
+
+def test_surfaces():
+    """Neighbors that atoms of the two outer layers of fcc lack: 4 at (100), 3 at (111), 5 and one below at (110)."""
+    unit = lattices.crystal("fcc", ["Al"], 4.05)
+    for name, lacking in (("100", [4]), ("111", [3]), ("110", [5, 1])):
+        slab = foreign.slab(unit, foreign.FACES[name])
+        found = 12 - neighbors(slab)
+        assert sorted({*found.tolist()} - {0}) == sorted(lacking), name
+        assert (found == lacking[0]).sum() * 2 <= len(found) and np.linalg.norm(slab["cell"][2]) > 19
+    assert len(foreign.cut(unit, foreign.FACES["111"])["elements"]) == 4 * 6
+    with_vacuum = foreign.slab(lattices.crystal("hcp", ["Mg"], [3.2, 5.2]), foreign.FACES["110"])
+    assert foreign._closest(with_vacuum) == pytest.approx(3.1896, abs=1e-3)
+
+
+def test_other_lattices():
+    """Each has the volume of the crystal, and the crystal itself is not among them."""
+    aluminium = crystal(lattice="fcc", elements=["Al"], constant=4.05)
+    found = dict(foreign.other_lattices(aluminium.frame))
+    assert list(found) == ["sc", "bcc", "hcp", "diamond"]
+    assert all(per_atom(f) == pytest.approx(per_atom(aluminium.frame)) for f in found.values())
+    assert set(neighbors(found["hcp"])) == {12}
+    salt = crystal(lattice="rocksalt", elements=["Na", "Cl"], constant=5.64)
+    assert [name for name, _ in foreign.other_lattices(salt.frame)] == ["zincblende", "cscl"]
+    assert foreign.other_lattices({**salt.frame, "elements": ["Na"] * 63 + ["Cl"]}) == []
+
+
+def test_defects():
+    found = dict(foreign.of_crystal(crystal(lattice="fcc", elements=["Al"], constant=4.05)))
+    whole = len(found["strained +5 %"]["elements"])
+    assert [len(found[k]["elements"]) - whole for k in ("vacancy", "divacancy", "interstitial Al")] == [-1, -2, 1]
+    hole = foreign._closest(found["interstitial Al"])
+    assert 1.7 < hole <= 4.05 / 2  # the octahedral hole
+    assert per_atom(found["strained +5 %"]) / per_atom(found["strained -5 %"]) == pytest.approx((1.05 / 0.95) ** 3)
+
+
+def test_molecules_are_whole():
+    """Also where the periodic boundary cuts them; and molecules of other elements are left out."""
+    frame = build({"liquid": {"molecules": {"water": 8}, "density": 1.0}, "seed": 1}, "here")[0]
+    inside = frame["positions"] @ np.linalg.inv(frame["cell"])
+    cut = {**frame, "positions": (inside - np.floor(inside)) @ frame["cell"]}
+    assert np.abs(cut["positions"] - frame["positions"]).max() > 1
+    found = dict(foreign.of_molecules(systems.System("water", "liquid", cut, 300, 1), {"H", "O"}))
+    assert list(found) == ["strained -5 %", "strained +5 %", "cluster in vacuum"]
+    vacuum = found["cluster in vacuum"]
+    bonds = np.linalg.norm(vacuum["positions"][1:] - vacuum["positions"][:-1], axis=1)
+    assert vacuum["cell"] is None and np.array(frame["elements"])[:3].tolist() == ["O", "H", "H"]
+    assert (bonds[::3] < 1.1).all()  # O and its first H
+    more = dict(foreign.of_molecules(systems.System("water", "liquid", cut, 300, 1), {"H", "O", "C"}))
+    assert {"methanol", "benzene"} <= set(more) and "water" not in more
+
+
+class Side:
+    """Forces with an error of `off` eV/A for foreign frames and 0.01 for others; uncertainties as `sure` says."""
+
+    identity = {"static": "fake"}
+
+    def __init__(self, off=0.0, sure=None):
+        self.off, self.sure = off, sure
+
+    def evaluate(self, frames):
+        out = []
+        for f in frames:
+            n, rng = len(f["elements"]), np.random.default_rng(len(f["elements"]))
+            error = (self.off if f["group"] != "held out" else 0.01) * rng.uniform(0.8, 1.2, (n, 1))
+            u = error[:, 0] if self.sure is None else np.full(n, self.sure)
+            out.append({"forces": np.broadcast_to(error, (n, 3)), "uncertainties": u})
+        return out
+
+
+def job(model, teacher=None, unit="eV/A"):
+    aluminium = crystal(lattice="fcc", elements=["Al"], constant=4.05)
+    rattled = lambda k: np.random.default_rng(k).normal(size=aluminium.frame["positions"].shape)
+    held = [{**aluminium.frame, "positions": aluminium.frame["positions"] + 0.1 * rattled(k)} for k in range(20)]
+    keep = types.SimpleNamespace(step=lambda name, inputs, do: do(None))
+    head = {"name": "al", "elements": ["Al"], "uncertainty": {"unit": unit, "limit": 0.02}}
+
+    def trajectory(*_, **__):
+        raise NotMeasured("LAMMPS is not there")
+
+    return types.SimpleNamespace(
+        head=head,
+        model=model,
+        teacher=teacher or Side(0.0),
+        systems=[aluminium],
+        work=keep,
+        trajectory=trajectory,
+        steps=lambda system, ps: 100,
+        settings={"hot": 1.0},
+        no_teacher="no teacher",
+        held_out=lambda: [{**f, "forces": np.zeros((len(f["elements"]), 3))} for f in held],
+    )
+
+
+def rows(found):
+    return {(r["quantity"], r["group"]): r for r in found["rows"]}
+
+
+def test_table():
+    """An uncertainty that is the error finds all; one that is the same everywhere finds nothing."""
+    found = rows(foreign.measure(job(Side(0.1))))
+    area, flagged = found["roc_area", "all"], found["flagged", "all"]
+    assert area["value"] == 1.0 and 0.8 < area["low"] < 0.9 and area["high"] == 1.0
+    assert flagged["value"] == 100.0 and found["false_alarms", "held out"]["value"] == 0.0
+    assert found["uncertainty_slope", "held out"]["value"] == pytest.approx(1.0, abs=0.05)
+    assert found["foreign_forces", "crystal: surface 110"]["value"] == pytest.approx(100, rel=0.05)
+    blind = rows(foreign.measure(job(Side(0.1, sure=0.01))))
+    assert blind["roc_area", "all"]["value"] == 0.5 and blind["flagged", "all"]["value"] == 0.0
+    afraid = rows(foreign.measure(job(Side(0.1, sure=0.03))))
+    assert afraid["false_alarms", "held out"]["value"] == 100.0
+    good = rows(foreign.measure(job(Side(0.01))))  # no frame has a large error
+    assert good["roc_area", "all"]["value"] is None and good["flagged", "crystal: bcc"]["value"] == 0.0
+
+
+def test_what_cannot_be_measured():
+    for unit in ("relative", None):
+        with pytest.raises(
+            NotMeasured, match="the model has no uncertainty of atoms: `mlff uncertainty al LABELS.xyz`"
+        ):
+            foreign.measure(job(Side(0.1), unit=unit))
+
+    class Refusing(Side):
+        def evaluate(self, frames):
+            if any(" surface" in f["group"] for f in frames):
+                raise NotMeasured("no surfaces")
+            return super().evaluate(frames)
+
+    found = rows(foreign.measure(job(Side(0.1), Refusing(0.0))))
+    groups = {group for quantity, group in found if quantity == "foreign_forces"}
+    assert "crystal: bcc" in groups and not any("surface" in g for g in groups)
+    with pytest.raises(NotMeasured, match="no structure unlike those of the training that the teacher evaluates"):
+        refuse = Side(0.0)
+        refuse.evaluate = lambda frames: (_ for _ in ()).throw(NotMeasured("no"))
+        foreign.measure(job(Side(0.1), refuse))
