@@ -3,6 +3,10 @@
 Sections of the recipe: name, structures, teacher, student, and optionally training, inner, rounds, bars and certify
 (docs/distillation.md). All files are in one folder, NAME by default. The same command continues a stopped run, with the
 same result.
+
+--explore runs a LAMMPS script of yours with the student. Frames whose uncertainty is above its limit are labelled and
+trained on, and the script is run again until it has none. --continue trains on frames that you give. RECIPE.yaml may
+be the folder of the run.
 """
 
 import argparse
@@ -10,10 +14,10 @@ import os
 import sys
 from types import SimpleNamespace
 
-from ..command_line import add_programs, one_line, positive
+from ..command_line import FAILED, above_zero, add_programs, one_line, positive
 from ..model.lammps import find_lmp, find_plugin
 from ..model.modelfile import ModelError
-from . import distilling, job, plan, recipe_rounds
+from . import distilling, job, more, plan, recipe_rounds
 from .label import python_path
 from .recipe import EXAMPLE
 
@@ -23,6 +27,8 @@ EPILOG = """examples:
   mlff distill --example water > water.yaml
   mlff distill water.yaml --dry-run
   mlff distill water.yaml
+  mlff distill water.yaml --explore in.my_run --var t 350
+  mlff distill water-xs --continue frames.xyz
 """
 
 
@@ -52,25 +58,55 @@ def programs(args, wanted):
     )
 
 
+def recipe_of(args):
+    """(path of the recipe, folder of the run or None) of the argument, which may be the folder."""
+    if not args.recipe:
+        raise ModelError(f"a recipe is required: {EXAMPLE}")
+    if not os.path.isdir(args.recipe):
+        return args.recipe, args.out
+    path = (job.read_json(os.path.join(args.recipe, "run.json")) or {}).get("path")
+    if path is None or not os.path.exists(path):
+        raise ModelError(f"{args.recipe}: its recipe is not at {path}: give RECIPE.yaml --out {args.recipe}")
+    return path, args.out or args.recipe
+
+
+def added(args, wanted):
+    """Rounds that --explore or --continue adds, or None."""
+    if args.explore and args.frames:
+        raise ModelError("--explore and --continue: give one of them")
+    if not args.explore:
+        given = {"--var": args.var, "--rounds": args.rounds, "--passes": args.passes, "--hours": args.hours}
+        wrong = [name for name, value in given.items() if value]
+        if wrong or args.atoms:
+            raise ModelError(f"{(wrong or ['--atoms'])[0]} belongs to --explore")
+    if args.explore:
+        options = {"count": args.rounds, "passes": args.passes, "hours": args.hours, "atoms": args.atoms}
+        return more.Explore(recipe_rounds.of_command(wanted.recipe, args.explore, args.var, options))
+    return more.Continue(args.frames, wanted.rounds) if args.frames else None
+
+
 def run(args):
     if args.example:
         return show_example(args.example)
-    if not args.recipe:
-        raise ModelError(f"a recipe is required: {EXAMPLE}")
-    wanted = recipe_rounds.read(args.recipe)
+    path, folder = recipe_of(args)
+    wanted = recipe_rounds.read(path)
     write = lambda text: print(text, flush=True)
+    further = added(args, wanted)
     if args.dry_run:
         return plan.show(wanted, programs(args, wanted), write)
-    folder, found = args.out or wanted.name, programs(args, wanted)
+    folder, found = folder or wanted.name, programs(args, wanted)
     with distilling.claim(folder):
         work = distilling.Run(wanted, folder, found, write)
         work.check_recipe()
         if args.other:
             work.take(args.other)
         try:
-            model = work.everything()
+            model = work.everything(lambda done: more.rounds_after(work, further, done))
             write(f"{os.path.relpath(model)} is written")
-            return None if args.no_certificate else work.certificate(model)
+            status = 0 if args.no_certificate else work.certificate(model)
+            if work.failed:
+                write(work.failed)
+            return status or (FAILED if work.failed else 0)
         finally:
             work.close()
 
@@ -87,6 +123,15 @@ def arguments():
     add("--example", metavar="NAME", help=f"print an example recipe: {', '.join(examples())}")
     add("--jobs", type=positive, default=os.cpu_count(), metavar="N", help="parallel processes (default: all cores)")
     add("--no-certificate", action="store_true", help="write only the model; mlff certify makes the certificate")
+    loop = parser.add_argument_group("a script of yours, until the student knows it").add_argument
+    loop("--explore", metavar="SCRIPT", help="LAMMPS script with pair_style mlff, which the student learns to run")
+    words = {"nargs": "+", "action": "append", "default": [], "metavar": ("NAME", "VALUE")}
+    loop("--var", **words, help="variable of the script, as -var of LAMMPS; `seed` is the number of the run unless set")
+    loop("--rounds", type=positive, metavar="N", help="largest number of rounds (default: 5, or that of the recipe)")
+    loop("--passes", type=positive, metavar="N", help="runs in a row without a flag that end the rounds (default: 1)")
+    loop("--hours", type=above_zero, metavar="H", help="core time after which no round begins (default: no limit)")
+    loop("--atoms", type=positive, metavar="N", help="largest frame that is labelled (default: 2000)")
+    loop("--continue", dest="frames", metavar="FRAMES.xyz", help="train on these frames, labelled or not, as well")
     add_programs(parser)
     add("--python", metavar="PATH", help="the Python that has ASE (default: that of the recipe, or this one)")
     add("--torch-python", metavar="PATH", help="the Python that has PyTorch (default: $MLFF_TORCH_PYTHON, or this one)")

@@ -6,6 +6,8 @@ FOLDER/
   labels.xyz         all labels; those of round k have the key round=k
   round-0/           the first training: checkpoint, learning curve, model, result.json; member-1, ... of the committee
   round-1/ ...       runs/, chosen.xyz (what the round labels), round.json (what it gained), then as round-0
+                     of a script of the user: script/ instead of runs/ (explore_rounds.py)
+  more.json          rounds after those of the recipe (more.py)
   inner/             labels.xyz with Hessian-vector products, and the training of the inner model, as round-0
   NAME.yaml, NAME.safetensors and those of NAME-inner, certificate.html, certificate.json, certificate.work/
 """
@@ -23,7 +25,7 @@ from ..model import files
 from ..model.files import write_bytes
 from ..model.lock import NAME, locked
 from ..model.modelfile import ModelError, find_model, read_head
-from . import dynamics, extxyz, generate, inner_labels, job, labelling, labels, recipe_training, rounds
+from . import dynamics, explore_rounds, extxyz, generate, inner_labels, job, labelling, labels, recipe_training, rounds
 from .job import read_json, write_json
 from .label import make_teacher, present
 
@@ -56,18 +58,19 @@ class Run:
     def __init__(self, wanted, folder, programs, write):
         self.wanted, self.folder, self.programs, self.write = wanted, os.path.abspath(folder), programs, write
         self.place = wanted.recipe.folder
-        self.labels = self._path("labels.xyz")
+        self.labels = self.path("labels.xyz")
         self.teacher = None
+        self.failed = None  # why the script of the user was not passed
 
-    def _path(self, *names):
+    def path(self, *names):
         return os.path.join(self.folder, *names)
 
     def check_recipe(self):
         """Writes down which recipe the folder is of; ModelError when it is of another one."""
         value = self.wanted.recipe.value
-        mine, there = {key: _digest(value.get(key)) for key in FIXED}, read_json(self._path("run.json"))
+        mine, there = {key: _digest(value.get(key)) for key in FIXED}, read_json(self.path("run.json"))
         mine["structures"] = list(map(_digest, self._structures()))
-        kept = [key for key, result in FIXED.items() if there and os.path.exists(self._path(result))]
+        kept = [key for key, result in FIXED.items() if there and os.path.exists(self.path(result))]
         changed = [key for key in kept if there["sections"].get(key) != mine[key]]
         if changed == ["structures"] and self._has_more_held_out(there["sections"]["structures"], mine["structures"]):
             changed = []
@@ -76,9 +79,10 @@ class Run:
                 f"{self.folder}: was made with another section {changed[0]}: choose another --out, with --from "
                 f"{os.path.relpath(self.folder)} to take over the trajectories that still fit, or remove the folder"
             )
-        files.copy(self.wanted.recipe.path, self._path("recipe.yaml"))
-        if there is None or there["sections"] != mine:
-            write_json(self._path("run.json"), {"recipe": self.wanted.name, "sections": mine})
+        files.copy(self.wanted.recipe.path, self.path("recipe.yaml"))
+        now = {"recipe": self.wanted.name, "path": os.path.abspath(self.wanted.recipe.path), "sections": mine}
+        if there != now:
+            write_json(self.path("run.json"), now)
 
     def _structures(self):
         """The items of the recipe's section; a file of labels has none."""
@@ -87,7 +91,7 @@ class Run:
     def _has_more_held_out(self, there, mine):
         """Whether hashes of structures are those that are there and, of a model that is trained, held-out ones more."""
         more = self._structures()[len(there) :]
-        trained = os.path.exists(self._path(self.wanted.name + ".yaml"))
+        trained = os.path.exists(self.path(self.wanted.name + ".yaml"))
         return trained and mine[: len(there)] == there and all(item.get("split") == "test" for item in more)
 
     def take(self, other):
@@ -101,10 +105,10 @@ class Run:
             for part, names in (("structures", "*.npz"), ("certificate.work", "teacher-*")):
                 place = os.path.join(other, part)
                 if os.path.isdir(place):
-                    os.makedirs(self._path(part), exist_ok=True)
+                    os.makedirs(self.path(part), exist_ok=True)
                     with locked(place, "another run is at work there: wait until it ends"):
                         for source in glob.glob(os.path.join(glob.escape(place), names)):
-                            self._copy(source, self._path(part, os.path.basename(source)))
+                            self._copy(source, self.path(part, os.path.basename(source)))
         except OSError as e:
             raise ModelError(f"--from {other}: {e.filename or self.folder}: {e.strerror}") from e
 
@@ -118,16 +122,13 @@ class Run:
         copy(source, target + ".part")
         os.rename(target + ".part", target)
 
-    def everything(self):
-        """Returns the path of the model. What ends it early leaves a folder that can be gone on with."""
+    def everything(self, more=None):
+        """Returns the path of the model. What ends it early leaves a folder that can be gone on with. more: called with
+        what train gave for the last round of the recipe, for further rounds."""
         frames = self.structures()
         self.label(frames)
-        done = self.train(0, None)
-        for k in range(1, self.wanted.rounds["count"] + 1):
-            found = self.one_round(k, done)
-            if found is None:
-                break
-            done = found
+        done = self.all_rounds(1, self.wanted.rounds, self.train(0, None, self.wanted.rounds))
+        done = more(done) if more else done
         if self.wanted.inner:
             self.inner(done["round"], done["models"][0])
         model = self.finish(done["models"][0], self.wanted.name)
@@ -138,7 +139,7 @@ class Run:
 
     def structures(self):
         """Frames of the section structures; without it, those of a file of labels."""
-        wanted, folder = self.wanted, self._path("structures")
+        wanted, folder = self.wanted, self.path("structures")
         self.write("structures")
         return generate.generate(wanted.recipe, wanted.structures, wanted.teacher, folder, self.programs, self.write)
 
@@ -148,13 +149,13 @@ class Run:
             present(self.teacher, frames, self.write)
         return self.teacher
 
-    def label(self, frames):
-        """Labels frames that the file does not have yet; all frames of the file."""
+    def label(self, frames, refused=None):
+        """Labels frames that the file does not have yet; all frames of the file. refused: as of labelling.label."""
         labels.check_structures([{**f, "energy": None} for f in frames])
         teacher = self._teacher(frames)
         file = labels.LabelFile(self.labels, teacher.identity)
         try:
-            labelling.label(teacher, frames, file, self.write, self.wanted.hessian_share)
+            labelling.label(teacher, frames, file, self.write, self.wanted.hessian_share, refused)
         finally:
             file.close()
         if file.derivatives is False and "energy_weight" not in self.wanted.training:
@@ -164,9 +165,29 @@ class Run:
             )
         return file.frames
 
+    def take_labels(self, frames):
+        """Adds frames that have labels of the recipe's teacher to the file. TeacherError if they are others."""
+        teacher = self._teacher(frames)
+        for f in frames:
+            said = labels.teacher_of(f)
+            if said and said != labels.teacher_keys(teacher.identity):
+                raise ModelError(f"{f['source']}: was labelled by {said[1][1]}, not by the teacher of the recipe")
+        if teacher.identity["kind"] != "labels":
+            labelling.check_again(teacher, frames, "the labels of the file and those of the recipe's teacher differ")
+        own = [key for key, _ in labels.teacher_keys(teacher.identity)]
+        own += ["teacher_derivatives", "units", "frame_sha256"]
+        file = labels.LabelFile(self.labels, teacher.identity)
+        try:
+            known = set(map(labels.structure_key, file.frames))
+            bare = [{**f, "info": {k: v for k, v in f["info"].items() if k not in own}} for f in frames]
+            file.append([f for f in bare if labels.structure_key(f) not in known])
+        finally:
+            file.close()
+
     def close(self):
         if self.teacher:
             self.teacher.close()
+        self.teacher = None
 
     # ---- training
 
@@ -177,18 +198,18 @@ class Run:
             return student
         return recipe_training.inherited(student, read_head(find_model(model, self.place))["provenance"])
 
-    def _job(self, k, member, start):
+    def _job(self, k, member, start, section):
         wanted = self.wanted
         name = f"member-{member}" if member else "."
         training = dict(wanted.training)
         training["seed"] = training.get("seed", recipe_training.DEFAULTS["seed"]) + 1000 * member
         if k:
-            training["steps"] = wanted.rounds["steps"]
-            if wanted.rounds["learning_rate"] is not None:
-                training["learning_rate"] = wanted.rounds["learning_rate"]
+            training["steps"] = section["steps"]
+            if section["learning_rate"] is not None:
+                training["learning_rate"] = section["learning_rate"]
         return {
             "name": wanted.name,
-            "folder": os.path.normpath(self._path(f"round-{k}", name)),
+            "folder": os.path.normpath(self.path(f"round-{k}", name)),
             "labels": self.labels,
             "rounds": k,
             "student": self._inherited(wanted.student),
@@ -197,23 +218,27 @@ class Run:
             "stop": None if member else job.stop_of(wanted.bars),
         }
 
-    def train(self, k, before):
-        """Student and, where another round may follow, committee of round k. before: what train gave for the last
-        round. Returns {"round": k, "models": [paths], "checkpoints": [paths]}, the student first."""
-        more = k < self.wanted.rounds["count"]
-        members = range(self.wanted.rounds["committee"] + 1 if more else 1)
-        jobs = [self._job(k, m, before and before["checkpoints"][m]) for m in members]
+    def train(self, k, before, section):
+        """Student and, where another round of the section `rounds` may follow, committee of round k. before: what train
+        gave for the last round. Returns {"round": k, "models": [paths], "checkpoints": [paths]}, the student first."""
+        members = range(section["committee"] + 1 if k < section["count"] else 1)
+        jobs = [self._job(k, m, before and before["checkpoints"][m], section) for m in members]
         todo = [j for j in jobs if job.result(j) is None]
         if todo:
             self.write(f"training, round {k}: {len(todo)} to do")
             for first in range(0, len(todo), self.programs.jobs):
                 self._at_once(todo[first : first + self.programs.jobs])
-        results = [job.result(j) for j in jobs]
-        return {
-            "round": k,
-            "models": [os.path.join(j["folder"], r["model"]) for j, r in zip(jobs, results)],
-            "checkpoints": [os.path.join(j["folder"], r["checkpoint"]) for j, r in zip(jobs, results)],
-        }
+        return self._trained(k, [j["folder"] for j in jobs])
+
+    def trained(self, k):
+        """What train gave for round k, the student alone."""
+        return self._trained(k, [self.path(f"round-{k}")])
+
+    @staticmethod
+    def _trained(k, folders):
+        results = [read_json(os.path.join(folder, "result.json")) for folder in folders]
+        of = lambda key: [os.path.join(folder, r[key]) for folder, r in zip(folders, results)]
+        return {"round": k, "models": of("model"), "checkpoints": of("checkpoint")}
 
     def _at_once(self, jobs):
         """Runs trainings at the same time; the lines of the first one are shown."""
@@ -229,16 +254,32 @@ class Run:
 
     # ---- rounds
 
-    def one_round(self, k, before):
+    def all_rounds(self, first, section, done):
+        """Rounds of a section `rounds` from number `first` on. done: what train gave for the round before; the same of
+        the last one."""
+        one = explore_rounds.one_round if section["script"] else Run.one_round
+        section = {**section, "first": first}
+        for k in range(first, first + section["count"]):
+            found = one(self, k, done, section)
+            if found is None:
+                return done
+            done = found
+        if section["script"]:
+            explore_rounds.last_run(self, first + section["count"], done, section)
+        return done
+
+    def held(self, k):
+        """The labels of the rounds before k."""
+        return [f for f in labels.read_labels(self.labels) if job.round_of(f) < k]
+
+    def one_round(self, k, before, section):
         """Runs of the student, labels and training of round k; what train returns. None: nothing is left to do."""
-        place = self._path(f"round-{k}")
-        held = [f for f in labels.read_labels(self.labels) if job.round_of(f) < k]
-        chosen = self._chosen(k, before, held)
+        chosen = self._chosen(k, before, section)
         if not chosen:
             self.write(f"round {k}: the runs gave no new frame; the rounds end")
             return None
         now = [f for f in self.label(chosen) if job.round_of(f) == k]
-        path = os.path.join(place, "round.json")
+        path = self.path(f"round-{k}", "round.json")
         report = read_json(path) or {}
         if "before" not in report:
             report = {**report, "frames": len(now), "before": rounds.force_error(now, before["models"][0])}
@@ -246,18 +287,29 @@ class Run:
         if not report["exploded"] and self._within(now, report["before"]):
             self.write(f"round {k}: forces of the new frames are within the bar; the rounds end")
             return None
-        found = self.train(k, before)
+        found = self.train(k, before, section)
+        report = self.gained(k, report, now, before, found)
+        self.write(
+            f"round {k}: {report['frames']} labels; {self.errors_of(report)}; "
+            f"{report['exploded']} of {report['runs']} runs had exploded"
+        )
+        return found
+
+    def gained(self, k, report, now, before, found):
+        """The report of round k, completed with the errors on its held-out frames before and after training."""
         if "after" not in report:
             test = [f for f in now if extxyz.tag(f, "split") != "train"] or now
             report["after"] = rounds.force_error(test, found["models"][0])
             report["before_held_out"] = rounds.force_error(test, before["models"][0])
-            write_json(path, report)
-        self.write(
-            f"round {k}: {report['frames']} labels; forces of new frames {1000 * report['before']:.1f} meV/A, of those "
-            f"held out {1000 * report['before_held_out']:.1f} before and {1000 * report['after']:.1f} after training; "
-            f"{report['exploded']} of {report['runs']} runs had exploded"
+            write_json(self.path(f"round-{k}", "round.json"), report)
+        return report
+
+    @staticmethod
+    def errors_of(report):
+        return (
+            f"forces of new frames {1000 * report['before']:.1f} meV/A, of those held out "
+            f"{1000 * report['before_held_out']:.1f} before and {1000 * report['after']:.1f} after training"
         )
-        return found
 
     def _within(self, frames, error):
         """Whether the bar of forces of all frames holds for an error, eV/A."""
@@ -267,9 +319,9 @@ class Run:
         rms = float(np.sqrt(np.mean(np.concatenate([f["forces"].ravel() for f in frames]) ** 2)))
         return error <= job.limit("forces", bar, rms)
 
-    def _chosen(self, k, before, held):
+    def _chosen(self, k, before, section):
         """The structures that round k labels."""
-        section, place = self.wanted.rounds, self._path(f"round-{k}")
+        place, held = self.path(f"round-{k}"), self.held(k)
         path = os.path.join(place, "chosen.xyz")
         if os.path.exists(path):
             return extxyz.read(path) if os.path.getsize(path) else []
@@ -296,7 +348,7 @@ class Run:
         wanted = {key: section[key] for key in ("temperature", "time", "every", "timestep")}
         wanted |= {"equilibrate": 0.0, "minimise": False, "seed": k, "on_error": "keep"}
         found = []
-        place = self._path(f"round-{k}", "runs")
+        place = self.path(f"round-{k}", "runs")
         for periodic in (True, False):  # only what is periodic has a pressure
             frames = [f for f in begin.values() if (f["cell"] is not None) == periodic]
             more = {"pressure": section["pressure"]} if periodic and section["pressure"] else {}
@@ -310,7 +362,9 @@ class Run:
         """The inner model for run_style respa, of the labels that the student (`model`, of round k) has seen."""
         student, training = self.wanted.inner
         student = self._inherited(student)
-        name, folder = f"{self.wanted.name}-inner", self._path("inner")
+        # rounds after those of the recipe have an inner model of their own
+        folder = self.path("inner" if k <= self.wanted.rounds["count"] else f"inner-{k}")
+        name = f"{self.wanted.name}-inner"
         wanted = {"name": name, "folder": folder, "rounds": k, "student": student}
         wanted |= {"labels": os.path.join(folder, "labels.xyz"), "training": training, "start": None, "stop": None}
         before = read_json(os.path.join(folder, "job.json"))
@@ -328,8 +382,8 @@ class Run:
     def finish(self, path, name):
         """A trained model as a file NAME in the folder itself; its path."""
         for ending in (".safetensors", ".yaml"):
-            files.copy(os.path.splitext(path)[0] + ending, self._path(name + ending))
-        return self._path(name + ".yaml")
+            files.copy(os.path.splitext(path)[0] + ending, self.path(name + ending))
+        return self.path(name + ".yaml")
 
     def uncertain(self, model):
         """Adds the uncertainty of atoms to the finished model, from the labels that it was trained on."""
@@ -347,7 +401,7 @@ class Run:
     def certificate(self, model):
         """Makes the certificate; its exit status."""
         p, words = self.programs, [model, self.wanted.recipe.path, "--labels", self.labels]
-        words += ["--out", self._path("certificate"), "--work", self._path("certificate.work")]
+        words += ["--out", self.path("certificate"), "--work", self.path("certificate.work")]
         for name in ("lmp", "plugin", "program", "python"):
             words += [f"--{name}", getattr(p, name)] if getattr(p, name) else []
         return command.main(words)

@@ -300,9 +300,10 @@ def _to_do(teacher, frames, file, write, share):
     return todo if teacher.identity["kind"] == "labels" else [hessian.strip_products(f) for f in todo]
 
 
-def label(teacher, frames, file, write, share=0.0):
+def label(teacher, frames, file, write, share=0.0, refused=None):
     """Labels what `file` (labels.LabelFile) does not hold yet and adds it, in this order. write: prints a line; share:
-    of the training frames, which have Hessian-vector products."""
+    of the training frames, which have Hessian-vector products; refused: a list that frames which the teacher cannot
+    label are added to, None: they are an error."""
     todo = _to_do(teacher, frames, file, write, share)
     if not todo:
         return
@@ -325,6 +326,13 @@ def label(teacher, frames, file, write, share=0.0):
         good, error = _asked(teacher, batch, share)
         if good:
             file.append(good)
+        if error and refused is not None:
+            bad = batch[len(good)]
+            write(f"left out, since the teacher refuses it: {error}")
+            refused.append(bad)
+            start, size = start + len(good) + 1, 1
+            progress.add(len(good) + 1)
+            continue
         if error:
             kept = len(file.frames)
             raise type(error)(f"{error}\n{kept} frames are in {file.path}: run the same command to continue after them")

@@ -12,14 +12,25 @@ rounds:
   committee: 2                 # additional students; 0: frames at equal intervals
   steps: 4000                  # of training after a round
   learning_rate: 1.0e-3        # its highest; default: that of training
+
+With a script of the user instead of these runs (explore.py): count, frames, steps and learning_rate as above, and
+  script: in.my_run            # relative to the recipe
+  variables: {t: 300}          # of the command line of LAMMPS
+  passes: 1                    # runs without a flag that end the rounds
+  check_every: 10              # steps between two checks
+  atoms: 2000                  # of a frame, at most
+  hours: 2                     # of core time, after which no round begins; default: no limit
 """
 
+import os
 from types import SimpleNamespace
 
+from ..model.modelfile import ModelError
+from . import explore, recipe_certify, recipe_structures, recipe_training
 from . import recipe as recipes
-from . import recipe_certify, recipe_structures, recipe_training
 from .recipe import count, number
 
+NO_TEACHER = "a file of labels cannot label the frames of a script: give a teacher that can"
 DEFAULTS = {
     "count": 0,
     "from": None,
@@ -32,6 +43,20 @@ DEFAULTS = {
     "committee": 2,
     "steps": 4000,
     "learning_rate": None,
+    "script": None,
+}
+SCRIPT = {
+    "count": 5,
+    "frames": 50,
+    "steps": 4000,
+    "learning_rate": None,
+    "script": None,
+    "variables": {},
+    "passes": 1,
+    "check_every": 10,
+    "atoms": 2000,
+    "hours": None,
+    "committee": 0,
 }
 
 
@@ -54,17 +79,70 @@ CHECKS = {
 }
 
 
+def _is_value(v):
+    return isinstance(v, (str, int, float)) and not isinstance(v, bool) and str(v) != ""
+
+
+def _are_values(v):
+    return all(map(_is_value, v)) and bool(v) if isinstance(v, list) else _is_value(v)
+
+
+def _values(v):
+    return list(map(str, v if isinstance(v, list) else [v]))
+
+
+CHECKS_SCRIPT = {
+    **{key: CHECKS[key] for key in ("count", "frames", "steps", "learning_rate")},
+    "script": (lambda v: isinstance(v, str) and v, "the name of a LAMMPS script"),
+    "variables": (lambda v: isinstance(v, dict) and all(map(_are_values, v.values())), "a mapping of names and values"),
+    "passes": (count(1, 1000), "a whole number from 1 to 1000"),
+    "check_every": (count(1, 10**9), "a whole number of steps from 1"),
+    "atoms": (count(1, 10**7), "a whole number from 1"),
+    "hours": (number(0, 1e5), "a time in hours"),
+}
+
+
 def rounds(recipe):
     """The section rounds with its defaults, checked; of a recipe without it, no rounds."""
     key_path = ("rounds",)
     if "rounds" not in recipe.value:
         return dict(DEFAULTS)
+    if isinstance(recipe.value["rounds"], dict) and "script" in recipe.value["rounds"]:
+        return _of_script(recipe, key_path)
     value = {**DEFAULTS, **recipe.checked(key_path, CHECKS, ("count",))}
     if value["every"] > value["time"]:
         recipe.fail((*key_path, "every"), f"is {value['every']} ps, longer than the {value['time']} ps of a run")
     if value["count"] and "labels" in recipe.value["teacher"]:
         recipe.fail((*key_path, "count"), "a file of labels cannot label new frames; allowed is 0")
     return value
+
+
+def _of_script(recipe, key_path):
+    value = {**SCRIPT, **recipe.checked(key_path, CHECKS_SCRIPT)}
+    if "labels" in recipe.value["teacher"]:
+        recipe.fail((*key_path, "script"), NO_TEACHER)
+    words = [[name, *_values(values)] for name, values in value["variables"].items()]
+    try:
+        script = explore.Script(
+            os.path.join(recipe.folder, value["script"]),
+            explore.check_variables(words, "variables"),
+            value["check_every"],
+        )
+    except explore.ScriptError as e:
+        recipe.fail((*key_path, "script"), str(e))
+    return {**value, "script": script}
+
+
+def of_command(recipe, path, words, more):
+    """The section rounds of --explore: a script, words of --var, and {key: value} of other options. frames, steps and
+    learning_rate are those of the recipe's section."""
+    if "labels" in recipe.value["teacher"]:
+        raise ModelError(f"{recipe.path}: {NO_TEACHER}")
+    there = recipe.value.get("rounds", {})
+    keys = SCRIPT if "script" in there else ("frames", "steps", "learning_rate")
+    value = {**SCRIPT, **{key: there[key] for key in keys if key in there}}
+    value |= {key: v for key, v in more.items() if v is not None}
+    return {**value, "script": explore.Script(path, explore.check_variables(words, "--var"), value["check_every"])}
 
 
 def read(path):

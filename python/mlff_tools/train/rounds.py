@@ -3,17 +3,22 @@
 The runs of round k start from labelled frames of each config_type, at the temperatures and pressures of the section
 rounds. Frames with a pair of atoms closer than NEAREST times the shortest distance of the labels are dropped. With a
 committee, the frames with the largest disagreement are chosen, at most SHARE times the even share of a run. Without
-one, frames are chosen at equal intervals.
+one, frames are chosen at equal intervals. From a script of the user (explore.py), the most different frames are chosen.
 """
 
 import numpy as np
 
-from ..model import engine
+from mlff.model import Model
+
+from ..certify import uncertainty
+from ..model import engine, modelfile
 from . import dataset, extxyz, labels
 from .extxyz import quoted, tag
 
 NEAREST = 0.85
 SHARE = 2.0
+ALIKE = 0.5  # times the limit of the uncertainty: frames whose atoms are all closer to those of another are not chosen
+ATOMS = 64  # of a frame, the most uncertain ones, that frames are compared by
 
 
 def shortest(frames):
@@ -71,6 +76,43 @@ def most_doubtful(runs, n, spread_of):
             taken[k] += 1
             chosen.append(place)
     return [frames[place][1] for place in sorted(chosen)]
+
+
+def _environments(frames, path):
+    """{element: (points [A, width], frame [A])} of the ATOMS most uncertain atoms of each frame. The length of a
+    point is the uncertainty of the atom, eV/A."""
+    model, (head, tensors) = Model(path, domain="ignore", self_test=False), modelfile.read(path)
+    known = {e: np.asarray(tensors[f"uncertainty.{e}"], float) for e in head["uncertainty"]["elements"]}
+    found = {}
+    for k, row in enumerate(uncertainty.evaluate(model, [{**f, "forces": None} for f in frames])):
+        most = np.argsort(-row["uncertainties"], kind="stable")[:ATOMS]
+        for element in sorted({str(e) for e in row["elements"][most]} & set(known)):
+            mine = most[row["elements"][most] == element]
+            points = row["features"][mine] @ known[element][:-1] + known[element][-1]
+            found.setdefault(element, []).append((points, np.full(len(mine), k)))
+    return {e: tuple(map(np.concatenate, zip(*parts))) for e, parts in found.items()}
+
+
+def most_different(frames, n, path):
+    """Up to n frames, the most different first: each has the atom that is farthest from the training set and from the
+    frames before it, in the units of the uncertainty of the model file `path`. The last ones are not alike (ALIKE)."""
+    limit, chosen = modelfile.read_head(path)["uncertainty"]["limit"], []
+    environments = _environments(frames, path)
+    apart = {e: np.linalg.norm(points, axis=1) for e, (points, _) in environments.items()}
+    while len(chosen) < min(n, len(frames)):
+        largest = np.zeros(len(frames))
+        for e, (_, owner) in environments.items():
+            np.maximum.at(largest, owner, apart[e])
+        k = int(largest.argmax())
+        if largest[k] < ALIKE * limit:
+            break
+        chosen.append(k)
+        for e, (points, owner) in environments.items():
+            mine = points[owner == k]
+            if len(mine):  # |a - b|^2 = |a|^2 - 2 a.b + |b|^2
+                square = ((points**2).sum(1)[:, None] - 2 * points @ mine.T + (mine**2).sum(1)).min(1)
+                apart[e] = np.where(owner == k, 0.0, np.minimum(apart[e], np.sqrt(np.maximum(square, 0.0))))
+    return [frames[k] for k in chosen] or evenly([frames], n)  # elements that are too rare for an uncertainty
 
 
 def marked(frames, k):
