@@ -12,6 +12,7 @@
 #include "error.h"
 #include "force.h"
 #include "memory.h"
+#include "modify.h"
 #include "neighbor.h"
 #include "update.h"
 
@@ -248,6 +249,8 @@ void PairMLFF::init_style()
     error->all(FLERR, "pair_style mlff does not support `dimension 2`: all models are three-dimensional. For a layer "
                       "of atoms use `boundary p p f` or vacuum, and `fix setforce NULL NULL 0.0`");
   impl->overlap_error.clear();
+  impl->asks_committee =
+      !impl->committee.empty() && (impl->settings.wants_deviation() || !modify->get_fix_by_style("^pair$").empty());
   check_models();
   check_lists();
   check_masses();
@@ -258,7 +261,7 @@ void PairMLFF::init_style()
   if (impl->inner) impl->inner->begin_run();
   impl->watch.begin_run();    // here, because rerun has no setup()
   // LAMMPS builds lists that two models or other styles use
-  const bool is_only_user = !impl->inner && impl->committee.empty() && !kokkosable && force->pair == this;
+  const bool is_only_user = !impl->inner && !impl->asks_committee && !kokkosable && force->pair == this;
   const bool builds_on_gpu = impl->main.graph.can_build_list_on_gpu() && is_only_user;
   neighbor->add_request(this, NeighConst::REQ_FULL | (builds_on_gpu ? NeighConst::REQ_OCCASIONAL : 0));
 
@@ -270,23 +273,26 @@ void PairMLFF::init_style()
 double PairMLFF::init_one(int i, int j)
 {
   if (setflag[i][j] == 0) error->all(FLERR, "pair_style mlff: all pair coeffs are not set");
-  const double of_models = std::max(impl->main.info->cutoff, impl->committee.cutoff());
-  return std::max(of_models, impl->has_levels() ? impl->inner->info()->cutoff : 0.0);
+  const double of_committee = impl->asks_committee ? impl->committee.cutoff() : 0.0;
+  return std::max({impl->main.info->cutoff, of_committee, impl->has_levels() ? impl->inner->info()->cutoff : 0.0});
 }
 
 /* LAMMPS calls this after the lists are built and before the first evaluation. */
 void PairMLFF::setup()
 {
   impl->begin_run();
-  if (impl->forecast_atoms == atom->natoms && impl->forecast_has_levels == impl->has_levels()) return;
+  const int n_models =
+      1 + impl->has_levels() + (impl->asks_committee ? static_cast<int>(impl->committee.models().size()) : 0);
+  if (impl->forecast_atoms == atom->natoms && impl->forecast_models == n_models) return;
   impl->forecast_atoms = atom->natoms;
-  impl->forecast_has_levels = impl->has_levels();
+  impl->forecast_models = n_models;
   impl->active_halo = &impl->main.halo;
   impl->main.graph.update(list);
   const mlff_graph graph = impl->main.graph.on_host();
   mlff_result *wanted = impl->main.results.request(
       {false, false, false, impl->ensemble(), impl->wants_members(), impl->wants_uncertainty()});
-  std::vector<MLFFMemoryForecast::Part> parts = impl->committee.forecast(list);
+  std::vector<MLFFMemoryForecast::Part> parts;
+  if (impl->asks_committee) parts = impl->committee.forecast(list);
   parts.insert(parts.begin(), {impl->main.model.get(), &graph, wanted});
   if (impl->has_levels()) {
     impl->active_halo = &impl->inner->halo();

@@ -95,7 +95,7 @@ void PairMLFF::check_models() const
   const int n_periodic = (domain->xperiodic != 0) + (domain->yperiodic != 0) + (domain->zperiodic != 0);
   std::string problem = check_direct(impl->main.info, n_periodic, update);
   for (const auto &model : impl->committee.models())
-    if (problem.empty()) problem = check_box(model->info, n_periodic);
+    if (problem.empty() && impl->asks_committee) problem = check_box(model->info, n_periodic);
   if (problem.empty() && impl->has_levels()) problem = check_direct(impl->inner->info(), n_periodic, update);
   if (problem.empty()) problem = check_files();
   if (problem.empty() && impl->has_levels() && utils::strmatch(force->pair_style, "^hybrid/scaled"))

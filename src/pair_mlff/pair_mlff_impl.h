@@ -44,6 +44,7 @@ struct PairMLFF::Impl {
   MLFFEvaluator main;
   MLFFHalo *active_halo;    // of the model that is being evaluated, for LAMMPS' calls of pack and unpack
   MLFFCommittee committee;
+  bool asks_committee = false;    // this run may need its deviation, so that lists have the longest cutoff
   MLFFDeviation deviation;
   MLFFDomainWatch watch;
   MLFFSettings settings;
@@ -53,8 +54,8 @@ struct PairMLFF::Impl {
   bigint overlap_step = -1, evaluated_step = -1;
   bigint n_evaluations = 0, n_inner_at_start = 0;    // in this run; total of the inner model before it
   bool types_reported = false;
-  bigint forecast_atoms = -1;          // number of atoms of the last memory forecast
-  bool forecast_has_levels = false;    // it included both models
+  bigint forecast_atoms = -1;    // numbers of atoms and models of the last memory forecast
+  int forecast_models = 0;
   RunPhase phase = RunPhase::STEPS;
   bool warm_up_reported = false;        // the log has the warm-up of this model
   bool is_initialized = false;          // init_style() was called since the last pair_style or pair_coeff

@@ -44,7 +44,7 @@ def test_on_ranks(zoo, tmp_path, model, ranks):
 
 
 def test_other_styles(zoo, tmp_path):
-    """LAMMPS builds the lists in hybrid styles and with `inner`."""
+    """LAMMPS builds the lists in hybrid styles, with `inner`, and in runs that compare the models of a committee."""
     text = Case("hybrid", water(2), mlff(zoo["painn"])).text(str(tmp_path))
     hybrid = re.sub(
         r"pair_style mlff\s*\npair_coeff \* \* (.*)",
@@ -54,6 +54,13 @@ def test_other_styles(zoo, tmp_path):
     assert hybrid != text and lists(launch(hybrid, str(tmp_path)))[0] == "perpetual"
     text = Case("inner", water(2), mlff(zoo["ani"], options=f"device cuda inner {zoo['painn']}")).text(str(tmp_path))
     assert lists(launch(text, str(tmp_path)))[0] == "perpetual"
+    found = []
+    for device in ("cpu", "cuda"):
+        pair = mlff(f"{zoo['painn']} {zoo['ani']}", options=f"precision fp64 device {device} out_file md.out")
+        output = launch(Case("committee", water(2), pair).text(str(tmp_path)), str(tmp_path), 2)
+        assert lists(output)[0] == "perpetual"
+        found.append(np.loadtxt(tmp_path / "md.out")[1:])
+    close(found[1] / found[0], np.ones(6), 1e-5, "deviation on the GPU")
 
 
 def test_types_that_change(zoo, tmp_path):

@@ -2,6 +2,8 @@
 
 What it must be follows by numpy from runs of each model alone."""
 
+import re
+
 import models
 import numpy as np
 import pytest
@@ -115,6 +117,16 @@ def test_other_models_are_evaluated_on_request(committees, tmp_path):
     launch(deck(tmp_path, paths, "reset_timestep 1\n" + move, "out_file md.out out_freq 10"), str(tmp_path))
     error = fails(deck(tmp_path, paths, "reset_timestep 1\n" + move, "out_file md.out out_freq 5"), tmp_path)
     assert "model 2 of the committee) stopped in step 5" in error
+
+
+def test_cutoff(committees, tmp_path):
+    """Only runs that may ask for the deviation have the lists of the longest cutoff."""
+    paths = committees["longer cutoff"]
+    more = "run 0\n" + EACH.format(1) + "run 0\nunfix each\nrun 0\n"
+    output = launch(deck(tmp_path, paths, more), str(tmp_path), 2)
+    before, asked, after = (float(n) for n in re.findall(r"^FullNghs: +(\S+) ave", output, re.M))
+    assert asked > 1.5 * before and after == before
+    assert output.count("memory forecast for") == 3
 
 
 def test_thresholds(committees, tmp_path):
@@ -240,7 +252,7 @@ def test_refused_later(committees, tmp_path):
     paths = committees["same cutoff"]
     spread = "fix s all pair 1 mlff spread 1\nrun 0\n"
     assert "spread" in fails(deck(tmp_path, paths, spread), tmp_path)
-    slab = Case("slab", box(), mlff(" ".join(committees["direct one behind"])), boundary="p p f")
+    slab = Case("slab", box(), mlff(" ".join(committees["direct one behind"]), options="devi_warn 1"), boundary="p p f")
     assert "[mlff-37]" in fails(slab.text(str(tmp_path), single_point=False) + "run 0\n", tmp_path)
     for one, other, word in (
         ("devi_dump 1", "devi_stop 1", "dump_file"),
