@@ -213,6 +213,25 @@ def test_copies_of_frames_of_another_split_are_left_out():
     assert [f["name"] for f in explore_rounds.without_copies([moved, other], [test])] == ["other"]
 
 
+def test_a_student_without_an_uncertainty(tmp_path):
+    """Too few labels for one: the loop ends before any run of the script."""
+    frames = [{**f, "forces": np.zeros((8, 3))} for f in frames_at(0.1, 2)]
+    path = lambda *names: os.path.join(tmp_path, *names)
+    run = types.SimpleNamespace(path=path, held=lambda _: frames, folder="si", write=print)
+    with pytest.raises(modelfile.ModelError, match="si: a script cannot be explored without an uncertainty: too few"):
+        explore_rounds.student(run, 1, {"models": [GAAS]})
+
+
+def test_hours_that_are_used_up(tmp_path):
+    run = types.SimpleNamespace(path=lambda *names: os.path.join(tmp_path, *names))
+    for k, seconds in ((1, 5000.0), (2, 2000.0)):
+        os.makedirs(run.path(f"round-{k}"))
+        job.write_json(run.path(f"round-{k}", "round.json"), {"core_seconds": seconds})
+    assert explore_rounds.is_spent(run, 3, {"first": 1, "hours": 1.9})
+    assert not explore_rounds.is_spent(run, 3, {"first": 2, "hours": 1.9})
+    assert not explore_rounds.is_spent(run, 3, {"first": 1, "hours": None})
+
+
 class Teacher:
     """Refuses frames whose first coordinate is negative."""
 
@@ -257,14 +276,17 @@ def prepare(folder):
 def test_a_script_until_it_holds(tmp_path):
     """The script is hotter than the recipe: frames are found, labelled and trained on, until it passes."""
     recipe = prepare(tmp_path)
+    said = distill(tmp_path, recipe, *LOOP, "--atoms", "10", code=2)
+    assert "in.si: a frame has 64 atoms, and frames of up to 10 are labelled: run a smaller box" in said
     said = distill(tmp_path, recipe, *LOOP)
-    report = json.loads((tmp_path / "si" / "round-1" / "round.json").read_text())
+    entry = json.loads((tmp_path / "si" / "more.json").read_text())[-1]
+    k = entry["first"]
+    report = json.loads((tmp_path / "si" / f"round-{k}" / "round.json").read_text())
     assert report["found"] > report["frames"] >= 1 and report["before"] > 0 and report["after"] > 0, said
-    assert report["core_seconds"] > 0 and f"round 1: {report['found']} frames found" in said
-    (entry,) = json.loads((tmp_path / "si" / "more.json").read_text())
-    assert entry["end"] == "passed" and entry["last"] >= 1, said
+    assert report["core_seconds"] > 0 and f"round {k}: {report['found']} frames found" in said
+    assert entry["end"] == "passed" and entry["last"] >= k, said
     held = labels.read_labels(str(tmp_path / "si" / "labels.xyz"))
-    mine = [f for f in held if job.round_of(f) == 1]
+    mine = [f for f in held if job.round_of(f) == k]
     assert len(mine) == report["frames"] and {extxyz.tag(f, "config_type") for f in mine} == {"in.si"}
     head = modelfile.read_head(str(tmp_path / "si" / "si.yaml"))
     trained = modelfile.read_head(str(tmp_path / "si" / f"round-{entry['last']}" / "si.yaml"))

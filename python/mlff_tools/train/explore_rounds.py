@@ -138,7 +138,7 @@ def _labelled(run, k, chosen, report):
     return now
 
 
-def _spent(run, k, section):
+def is_spent(run, k, section):
     """Whether the core time of the rounds before k is used up."""
     if section["hours"] is None:
         return False
@@ -149,7 +149,7 @@ def _spent(run, k, section):
 def one_round(run, k, before, section):
     """Round k of a script; what train returns. None: the script passed, or the core time is used up."""
     begin = core_time()
-    if _spent(run, k, section):
+    if is_spent(run, k, section):
         run.write(f"round {k}: the {section['hours']:g} hours of core time are used up")
         last_run(run, k, before, section)
         return None
