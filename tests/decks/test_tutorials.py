@@ -9,6 +9,7 @@ import sys
 
 import pages
 import pytest
+from nightly import only
 
 SHARED = os.environ.get("MLFF_SHARED_DIR", os.path.join(os.path.dirname(pages.ROOT), "shared"))
 TORCH = os.environ.get("MLFF_TORCH_PYTHON")
@@ -46,6 +47,7 @@ def test_my_molecule(tmp_path):
     assert (tmp_path / "ethanol.lammpstrj").read_text().count("ITEM: TIMESTEP") >= 9
 
 
+@only
 def test_my_student(tmp_path):
     """A network of 30 steps instead of 3000, on fewer frames: the bars are out of its reach, and the verdict is not
     looked at."""
