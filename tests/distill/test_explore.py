@@ -118,6 +118,7 @@ def test_a_crash_keeps_its_frames(gaas):
         ({"end": "frobnicate\nrun 10"}, "in.gaas: LAMMPS: ERROR: Unknown command: frobnicate"),
         ({"style": "pair_style lj/cut 3"}, "in.gaas: has no `pair_style mlff`, which the student needs"),
         ({"style": "pair_style hybrid mlff mlff"}, "has pair_style with mlff twice: explore one model"),
+        ({"coeff": "include coeff.in"}, "has no pair_coeff for mlff: write it into the script itself"),
         ({"coeff": "pair_coeff * * a.yaml"}, "must name a model file and the element of each atom type"),
     ],
 )
@@ -161,13 +162,13 @@ def test_variables_that_are_wrong(words):
     ],
 )
 def test_recipes_that_are_wrong(tmp_path, more, words):
-    (tmp_path / "in.si").write_text("pair_style mlff\n")
+    (tmp_path / "in.si").write_text("pair_style mlff\npair_coeff * * x Si\n")
     with pytest.raises(RecipeError, match=f"recipe.yaml:{words}"):
         recipe_rounds.read(write(tmp_path, SW + SMALL + more))
 
 
 def test_commands_that_are_wrong(tmp_path):
-    (tmp_path / "in.si").write_text("pair_style mlff\n")
+    (tmp_path / "in.si").write_text("pair_style mlff\npair_coeff * * x Si\n")
     recipe = write(tmp_path, SW + SMALL)
     said = lambda *words: distill(tmp_path, recipe, *words, code=2)
     assert "--explore and --continue: give one of them" in said("--explore", "in.si", "--continue", "a.xyz")

@@ -126,7 +126,7 @@ def arguments():
     loop = parser.add_argument_group("a script of yours, until the student knows it").add_argument
     loop("--explore", metavar="SCRIPT", help="LAMMPS script with pair_style mlff, which the student learns to run")
     words = {"nargs": "+", "action": "append", "default": [], "metavar": ("NAME", "VALUE")}
-    loop("--var", **words, help="variable of the script, as -var of LAMMPS; `seed` is 1000 rounds + run unless set")
+    loop("--var", **words, help="variable of the script, as -var of LAMMPS; `seed` differs in each run unless set")
     loop("--rounds", type=positive, metavar="N", help="largest number of rounds (default: 5, or that of the recipe)")
     loop("--passes", type=positive, metavar="N", help="runs in a row without a flag that end the rounds (default: 1)")
     loop("--hours", type=above_zero, metavar="H", help="core time after which no round begins (default: no limit)")

@@ -82,6 +82,7 @@ class Script:
             )
         if any(sum(map(is_mlff, words)) > 1 for words in styles):
             raise ScriptError(f"{self.path}: has pair_style with mlff twice: explore one model")
+        self.student_text("student.yaml", 1.0, "")  # fails early
 
     def digest(self):
         """Hash of the script and its variables."""
@@ -110,15 +111,17 @@ class Script:
     def student_text(self, model, limit, plugin):
         """The copy of the script that runs the student. limit: in units of the script."""
         head = [] if "mlffplugin" in self.text or not plugin else [f"plugin load {lammps.quoted(plugin)}"]
-        out, is_alone = [*head, "variable mlff_part loop 1000000"], False
+        out, is_alone, n_changed = [*head, "variable mlff_part loop 1000000"], False, 0
         for words, lines in commands(self._absolute(self.text)):
             if words[:1] == ["pair_style"]:
                 is_alone = len(words) > 1 and is_mlff(words[1])
                 if any(map(is_mlff, words)):
                     lines = ["next mlff_part", " ".join(self._style(words, limit))]
             elif words[:1] == ["pair_coeff"] and (is_alone or any(map(is_mlff, words[3:4]))):
-                lines = _coefficients(words, 3 if is_alone else 4, model, self.path)
+                lines, n_changed = _coefficients(words, 3 if is_alone else 4, model, self.path), n_changed + 1
             out += lines
+        if not n_changed:
+            raise ScriptError(f"{self.path}: has no pair_coeff for mlff: write it into the script itself")
         return "\n".join(out) + "\n"
 
     def _absolute(self, text):
