@@ -203,7 +203,7 @@ def test_one_changed_weight(tmp_path):
 
 
 def test_with_other_commands(committees, tmp_path):
-    """rRESPA with an inner model, minimization, rerun and restart; 15 extra atoms do not matter for memory."""
+    """rRESPA with an inner model, minimization, rerun and restart."""
     paths = committees["shorter cutoff"]
     atoms, row = expected(*alone(paths, box(), tmp_path))
     inner = f"inner {committees['longer cutoff'][1]} out_file respa.out out_freq 1"
