@@ -105,6 +105,30 @@ def test_a_pair_style_with_a_round(tmp_path):
 
 
 @needs_torch
+def test_a_committee(tmp_path):
+    """Networks of other seeds on the same labels; what is printed is the pair_coeff that compares them. It may be asked
+    for afterwards."""
+    build, ase = pytest.importorskip("ase.build"), pytest.importorskip("mlff.ase")
+    recipe = write(tmp_path, SW + SMALL)
+    assert "committee:" not in distill(tmp_path, recipe, "--no-certificate")
+    student = (tmp_path / "si" / "round-0" / "si.safetensors").read_bytes()
+    for n in (3, 3):
+        said = distill(tmp_path, write(tmp_path, SW + SMALL + f"committee: {n}\n"), "--no-certificate")
+        files = ["si.yaml", *(f"si-{k}.yaml" for k in range(2, n + 1))]
+        assert f"committee: pair_coeff * * {' '.join(files)} Si" in said
+    assert "to do" not in said and (tmp_path / "si" / "round-0" / "si.safetensors").read_bytes() == student
+    paths = [str(tmp_path / "si" / file) for file in files]
+    assert [modelfile.read_head(path)["name"] for path in paths] == ["si", "si-2", "si-3"]
+    atoms = build.bulk("Si", cubic=True) * (2, 2, 2)
+    atoms.rattle(0.05)
+    atoms.calc = ase.MLFF(paths)
+    assert 1e-4 < atoms.calc.get_property("forces_spread", atoms).max() < 10
+    assert "committee: is 1; allowed is a whole number from 2 to 16" in distill(
+        tmp_path, write(tmp_path, SW + SMALL + "committee: 1\n"), code=2
+    )
+
+
+@needs_torch
 def test_a_model_of_ours(tmp_path):
     shutil.copy(os.path.join(MODELS, "water-benzene-student.yaml"), tmp_path)
     shutil.copy(os.path.join(MODELS, "water-benzene-student.safetensors"), tmp_path)

@@ -8,8 +8,9 @@ FOLDER/
   round-1/ ...       runs/, chosen.xyz (what the round labels), round.json (what it gained), then as round-0
                      of a script of the user: script/ instead of runs/ (explore_rounds.py)
   more.json          rounds after those of the recipe (more.py)
+                     after the last round committee-2/, ...: the other networks of the committee
   inner/             labels.xyz with Hessian-vector products, and the training of the inner model, as round-0
-  NAME.yaml, NAME.safetensors and those of NAME-inner, certificate.html, certificate.json, certificate.work/
+  NAME.yaml, NAME.safetensors and those of NAME-inner, NAME-2, ...; certificate.html, .json, .work/
 """
 
 import glob
@@ -30,7 +31,8 @@ from .job import read_json, write_json
 from .label import make_teacher, present
 
 # Section: from which result on it must stay as it is. Trajectories carry the hash of what made them (generate.py), so
-# that those of changed structures are run again, and the others not. inner, bars and certify may change at any time.
+# that those of changed structures are run again, and the others not. inner, committee, bars and certify may change
+# at any time.
 FIXED = {
     "name": "run.json",
     "structures": "labels.xyz",
@@ -131,8 +133,12 @@ class Run:
         done = more(done) if more else done
         if self.wanted.inner:
             self.inner(done["round"], done["models"][0])
+        others = self.committee(done["round"])
         model = self.finish(done["models"][0], self.wanted.name)
         self.uncertain(model)
+        if others:
+            names = " ".join(os.path.basename(path) for path in [model, *others])
+            self.write(f"committee: pair_coeff * * {names} {' '.join(read_head(model)['elements'])}")
         return model
 
     # ---- structures and labels
@@ -223,12 +229,16 @@ class Run:
         gave for the last round. Returns {"round": k, "models": [paths], "checkpoints": [paths]}, the student first."""
         members = range(section["committee"] + 1 if k < section["count"] else 1)
         jobs = [self._job(k, m, before and before["checkpoints"][m], section) for m in members]
+        self._all(jobs, f"training, round {k}")
+        return self._trained(k, [j["folder"] for j in jobs])
+
+    def _all(self, jobs, about):
+        """Runs the trainings that are not done."""
         todo = [j for j in jobs if job.result(j) is None]
         if todo:
-            self.write(f"training, round {k}: {len(todo)} to do")
-            for first in range(0, len(todo), self.programs.jobs):
-                self._at_once(todo[first : first + self.programs.jobs])
-        return self._trained(k, [j["folder"] for j in jobs])
+            self.write(f"{about}: {len(todo)} to do")
+        for first in range(0, len(todo), self.programs.jobs):
+            self._at_once(todo[first : first + self.programs.jobs])
 
     def trained(self, k):
         """What train gave for round k, the student alone."""
@@ -378,6 +388,16 @@ class Run:
             self.write("training of the inner model")
             self._at_once([wanted])
         self.finish(os.path.join(folder, job.result(wanted)["model"]), name)
+
+    def committee(self, k):
+        """The other networks of the committee, from other seeds, on all labels up to round k; their paths."""
+        jobs = []
+        for number in range(2, self.wanted.committee + 1):
+            name, folder = f"{self.wanted.name}-{number}", self.path(f"round-{k}", f"committee-{number}")
+            wanted = self._job(0, number - 1, None, self.wanted.rounds)
+            jobs.append({**wanted, "name": name, "folder": folder, "rounds": k})
+        self._all(jobs, "training of the committee")
+        return [self.finish(os.path.join(j["folder"], job.result(j)["model"]), j["name"]) for j in jobs]
 
     def finish(self, path, name):
         """A trained model as a file NAME in the folder itself; its path."""

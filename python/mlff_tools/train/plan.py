@@ -68,9 +68,9 @@ def show(wanted, programs, write):
     each, who = teacher_time(wanted, programs)
     steps = _steps(wanted.student, wanted.training)
     members = 1 + (rounds["committee"] if rounds["count"] else 0)
-    cost = members * (1 + 2 * wanted.hessian_share)  # a product costs as much as two frames
+    cost = 1 + 2 * wanted.hessian_share  # a product costs as much as two frames
     train = cost * training_time(wanted.student, wanted.training, steps)
-    more = rounds["count"] * cost * training_time(wanted.student, wanted.training, rounds["steps"])
+    more = rounds["count"] * members * cost * training_time(wanted.student, wanted.training, rounds["steps"])
     added = rounds["count"] * rounds["frames"]
     atoms = counts.atoms / max(1, counts.frames)
     inner = []
@@ -84,13 +84,14 @@ def show(wanted, programs, write):
         ("structures", f"{counts.frames} frames, {counts.steps} steps of dynamics{others}", each * counts.atom_steps),
         ("labels", f"{counts.frames} and up to {added} of rounds", each * (counts.atoms + added * atoms)),
         ("hessian", f"products of about {products} frames, {2 * products} labels", each * 2 * products * atoms),
-        ("training", f"{members} x {steps} steps", train),
+        ("training", f"{members} x {steps} steps", members * train),
         ("rounds", f"up to {rounds['count']}, each {members} x {rounds['steps']} steps of training", more),
         *inner,
+        ("committee", f"{wanted.committee - 1} x {steps} steps", (wanted.committee - 1) * train),
         ("certificate", f"{len(wanted.bars)} bars; up to {wanted.certify['minutes']:g} min for each run", None),
     ]
     for name, text, seconds in rows:
-        if {"rounds": rounds["count"], "hessian": products}.get(name, True):
+        if {"rounds": rounds["count"], "hessian": products, "committee": wanted.committee - 1}.get(name, True):
             write(f"  {name:<12} {text}" + ("" if seconds is None else f": about {span(seconds)}"))
     total = sum(seconds for _, _, seconds in rows if seconds)
     write(f"  {'together':<12} about {span(total)} of one core, and the certificate")

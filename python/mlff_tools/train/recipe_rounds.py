@@ -1,4 +1,4 @@
-"""The sections name and rounds of a recipe, and a whole recipe at once.
+"""The sections name, rounds and committee of a recipe, and a whole recipe at once.
 
 rounds:
   count: 2                     # at most
@@ -20,6 +20,8 @@ With a script of the user instead of these runs (explore.py): count, frames, ste
   check_every: 10              # steps between two checks
   atoms: 2000                  # of a frame, at most
   hours: 2                     # of core time, after which no round begins; default: no limit
+
+committee: 4                   # networks, with the student; default: the student alone
 """
 
 import os
@@ -145,9 +147,16 @@ def of_command(recipe, path, words, more):
     return {**value, "script": explore.Script(path, explore.check_variables(words, "--var"), value["check_every"])}
 
 
+def committee(recipe):
+    """How many networks a recipe asks for, the student included."""
+    if "committee" in recipe.value:
+        recipe.check(("committee",), count(2, 16), "a whole number from 2 to 16")
+    return recipe.value.get("committee", 1)
+
+
 def read(path):
     """A whole recipe, checked: recipe, name, structures, teacher, student, training, hessian_share (of the frames for
-    training), inner, rounds, bars, certify."""
+    training), inner, rounds, committee, bars, certify."""
     recipe, items, teacher = recipe_structures.read(path)
     recipe.mapping((), recipes.SECTIONS, ("name", "teacher"))
     recipe.check(("name",), *recipes.NAME)
@@ -162,6 +171,7 @@ def read(path):
         hessian_share=recipe_training.hessian_share(recipe, student, training, teacher),
         inner=recipe_training.inner(recipe),
         rounds=rounds(recipe),
+        committee=committee(recipe),
         bars=recipe_certify.bars(recipe),
         certify=recipe_certify.certify(recipe),
     )
