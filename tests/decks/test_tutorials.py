@@ -74,6 +74,30 @@ def test_my_student(tmp_path):
     assert {row["quantity"] for row in certificate["bars"]} == {"forces", "lattice_constant", "bulk_modulus", "speedup"}
 
 
+def test_my_script(tmp_path):
+    """A tiny network on few frames, and a short script: whether it passes after one round is not looked at."""
+    if not TORCH:
+        pytest.skip("MLFF_TORCH_PYTHON names no Python with PyTorch")
+    pages.type_page(
+        "tutorials/my-script.md",
+        tmp_path,
+        replace=[
+            ("size: xs, cutoff: 4.8, spacing: 0.2", "features: 8, layers: 1, cutoff: 4.0, spacing: 0.25"),
+            ("training: {steps: 10000}", "training: {steps: 100}\nrounds: {count: 0, frames: 3, steps: 20}"),
+            ("[300, 600, 900]", "[300]"),
+            ("time: 2, every: 0.04, timestep: 2", "time: 0.08, every: 0.01, timestep: 2, equilibrate: 0.02"),
+            ("supercell: [2, 2, 2]", "supercell: [1, 1, 1]"),
+            ("box block 0 2 0 2 0 4.2", "box block 0 1 0 1 0 4.2"),
+            ("slab block 0 2 0 2 0 1.99", "slab block 0 1 0 1 0 1.99"),
+            ("run             5000", "run             20"),
+            ("in.slab --rounds 3 --no-certificate", "in.slab --rounds 1 --no-certificate || test $? = 1"),
+        ],
+        env={"MLFF_TORCH_PYTHON": TORCH},
+        timeout=900,
+    )
+    assert json.loads((tmp_path / "aluminium" / "more.json").read_text())[0]["end"] in ("passed", "failed")
+
+
 def test_profile(tmp_path):
     outputs = pages.type_page("tutorials/profile.md", tmp_path, replace=[("steps  index 2000", "steps  index 1000")])
     assert (tmp_path / "report.html").exists()
