@@ -130,9 +130,11 @@ class Run:
         frames = self.structures()
         self.label(frames)
         done = self.all_rounds(1, self.wanted.rounds, self.train(0, None, self.wanted.rounds))
+        last = done["round"]
         done = more(done) if more else done
-        if self.wanted.inner:
-            self.inner(done["round"], done["models"][0])
+        if self.wanted.inner:  # rounds after those of the recipe have an inner model of their own
+            folder = "inner" if done["round"] == last else f"inner-{done['round']}"
+            self.inner(done["round"], done["models"][0], self.path(folder))
         others = self.committee(done["round"])
         model = self.finish(done["models"][0], self.wanted.name)
         self.uncertain(model)
@@ -368,12 +370,10 @@ class Run:
 
     # ---- the end
 
-    def inner(self, k, model):
+    def inner(self, k, model, folder):
         """The inner model for run_style respa, of the labels that the student (`model`, of round k) has seen."""
         student, training = self.wanted.inner
         student = self._inherited(student)
-        # rounds after those of the recipe have an inner model of their own
-        folder = self.path("inner" if k <= self.wanted.rounds["count"] else f"inner-{k}")
         name = f"{self.wanted.name}-inner"
         wanted = {"name": name, "folder": folder, "rounds": k, "student": student}
         wanted |= {"labels": os.path.join(folder, "labels.xyz"), "training": training, "start": None, "stop": None}
