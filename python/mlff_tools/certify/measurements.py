@@ -8,7 +8,7 @@ import typing
 
 from ..model.modelfile import ModelError
 from ..train.labels import file_hash
-from . import beyond, crystals, distributions, dynamics, errors, foreign, liquids, size, speed
+from . import beyond, crystals, distributions, dynamics, errors, liquids, novel, size, speed
 from .work import CertifyError, NotMeasured, plain
 
 
@@ -86,7 +86,7 @@ ALL = {
     "uncertainty": Measurement(
         "Uncertainty",
         "Of held-out frames, and of structures unlike those of the training, labelled by the teacher.",
-        foreign.measure,
+        novel.measure,
         ("scale", "seed", "timestep", "atoms", "hot"),
     ),
     "size": Measurement(

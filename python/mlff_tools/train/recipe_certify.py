@@ -57,7 +57,7 @@ QUANTITIES = {
     "false_alarms": Quantity("%", "most", "uncertainty", "held-out frames above the limit of the uncertainty"),
     "flagged": Quantity("%", "least", "uncertainty", "frames above the limit of the uncertainty"),
     "uncertainty_slope": Quantity("", "to", "uncertainty", "slope of true over expected force errors", 1.0),
-    "foreign_forces": Quantity("meV/A", "most", "uncertainty", "error of forces on structures unlike the training"),
+    "novel_forces": Quantity("meV/A", "most", "uncertainty", "error of forces on structures unlike the training"),
     "size_energy": Quantity("meV/atom", "most", "size", "change of the energy with the number of cells"),
     "size_pressure": Quantity("bar", "most", "size", "change of the pressure with the number of cells"),
     "size_run": Quantity("", "word", "size", "a run of the largest cell", "stable"),

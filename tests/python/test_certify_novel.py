@@ -5,7 +5,7 @@ import types
 import numpy as np
 import pytest
 
-from mlff_tools.certify import foreign, systems
+from mlff_tools.certify import novel, systems
 from mlff_tools.certify.work import NotMeasured
 from mlff_tools.train import lattices
 from mlff_tools.train.build import build
@@ -23,7 +23,7 @@ def per_atom(frame):
 
 def neighbors(frame):
     """Numbers of neighbors of each atom at the shortest distance, which no cell here halves."""
-    d = np.linalg.norm(foreign.vectors(frame["positions"], frame["positions"], frame["cell"]), axis=-1)
+    d = np.linalg.norm(novel.vectors(frame["positions"], frame["positions"], frame["cell"]), axis=-1)
     np.fill_diagonal(d, np.inf)
     return (d < 1.01 * d.min()).sum(1)
 
@@ -32,32 +32,32 @@ def test_surfaces():
     """Neighbors that atoms of the two outer layers of fcc lack: 4 at (100), 3 at (111), 5 and one below at (110)."""
     unit = lattices.crystal("fcc", ["Al"], 4.05)
     for name, lacking in (("100", [4]), ("111", [3]), ("110", [5, 1])):
-        slab = foreign.slab(unit, foreign.FACES[name])
+        slab = novel.slab(unit, novel.FACES[name])
         found = 12 - neighbors(slab)
         assert sorted({*found.tolist()} - {0}) == sorted(lacking), name
         assert (found == lacking[0]).sum() * 2 <= len(found) and np.linalg.norm(slab["cell"][2]) > 19
-    assert len(foreign.cut(unit, foreign.FACES["111"])["elements"]) == 4 * 6
-    with_vacuum = foreign.slab(lattices.crystal("hcp", ["Mg"], [3.2, 5.2]), foreign.FACES["110"])
-    assert foreign._closest(with_vacuum) == pytest.approx(3.1896, abs=1e-3)
+    assert len(novel.cut(unit, novel.FACES["111"])["elements"]) == 4 * 6
+    with_vacuum = novel.slab(lattices.crystal("hcp", ["Mg"], [3.2, 5.2]), novel.FACES["110"])
+    assert novel._closest(with_vacuum) == pytest.approx(3.1896, abs=1e-3)
 
 
 def test_other_lattices():
     """Each has the volume of the crystal, and the crystal itself is not among them."""
     aluminium = crystal(lattice="fcc", elements=["Al"], constant=4.05)
-    found = dict(foreign.other_lattices(aluminium.frame))
+    found = dict(novel.other_lattices(aluminium.frame))
     assert list(found) == ["sc", "bcc", "hcp", "diamond"]
     assert all(per_atom(f) == pytest.approx(per_atom(aluminium.frame)) for f in found.values())
     assert set(neighbors(found["hcp"])) == {12}
     salt = crystal(lattice="rocksalt", elements=["Na", "Cl"], constant=5.64)
-    assert [name for name, _ in foreign.other_lattices(salt.frame)] == ["zincblende", "cscl"]
-    assert foreign.other_lattices({**salt.frame, "elements": ["Na"] * 63 + ["Cl"]}) == []
+    assert [name for name, _ in novel.other_lattices(salt.frame)] == ["zincblende", "cscl"]
+    assert novel.other_lattices({**salt.frame, "elements": ["Na"] * 63 + ["Cl"]}) == []
 
 
 def test_defects():
-    found = dict(foreign.of_crystal(crystal(lattice="fcc", elements=["Al"], constant=4.05)))
+    found = dict(novel.of_crystal(crystal(lattice="fcc", elements=["Al"], constant=4.05)))
     whole = len(found["strained +5 %"]["elements"])
     assert [len(found[k]["elements"]) - whole for k in ("vacancy", "divacancy", "interstitial Al")] == [-1, -2, 1]
-    hole = foreign._closest(found["interstitial Al"])
+    hole = novel._closest(found["interstitial Al"])
     assert 1.7 < hole <= 4.05 / 2  # the octahedral hole
     assert per_atom(found["strained +5 %"]) / per_atom(found["strained -5 %"]) == pytest.approx((1.05 / 0.95) ** 3)
 
@@ -68,18 +68,18 @@ def test_molecules_are_whole():
     inside = frame["positions"] @ np.linalg.inv(frame["cell"])
     cut = {**frame, "positions": (inside - np.floor(inside)) @ frame["cell"]}
     assert np.abs(cut["positions"] - frame["positions"]).max() > 1
-    found = dict(foreign.of_molecules(systems.System("water", "liquid", cut, 300, 1), {"H", "O"}))
+    found = dict(novel.of_molecules(systems.System("water", "liquid", cut, 300, 1), {"H", "O"}))
     assert list(found) == ["strained -5 %", "strained +5 %", "cluster in vacuum"]
     vacuum = found["cluster in vacuum"]
     bonds = np.linalg.norm(vacuum["positions"][1:] - vacuum["positions"][:-1], axis=1)
     assert vacuum["cell"] is None and np.array(frame["elements"])[:3].tolist() == ["O", "H", "H"]
     assert (bonds[::3] < 1.1).all()  # O and its first H
-    more = dict(foreign.of_molecules(systems.System("water", "liquid", cut, 300, 1), {"H", "O", "C"}))
+    more = dict(novel.of_molecules(systems.System("water", "liquid", cut, 300, 1), {"H", "O", "C"}))
     assert {"methanol", "benzene"} <= set(more) and "water" not in more
 
 
 class Side:
-    """Forces with an error of `off` eV/A for foreign frames and 0.01 for others; uncertainties as `sure` says."""
+    """Forces with an error of `off` eV/A for novel frames and 0.01 for others; uncertainties as `sure` says."""
 
     identity = {"static": "fake"}
 
@@ -126,17 +126,17 @@ def rows(found):
 
 def test_table():
     """An uncertainty that is the error finds all; one that is the same everywhere finds nothing."""
-    found = rows(foreign.measure(job(Side(0.1))))
+    found = rows(novel.measure(job(Side(0.1))))
     area, flagged = found["roc_area", "all"], found["flagged", "all"]
     assert area["value"] == 1.0 and 0.8 < area["low"] < 0.9 and area["high"] == 1.0
     assert flagged["value"] == 100.0 and found["false_alarms", "held out"]["value"] == 0.0
     assert found["uncertainty_slope", "held out"]["value"] == pytest.approx(1.0, abs=0.05)
-    assert found["foreign_forces", "crystal: surface 110"]["value"] == pytest.approx(100, rel=0.05)
-    blind = rows(foreign.measure(job(Side(0.1, sure=0.01))))
+    assert found["novel_forces", "crystal: surface 110"]["value"] == pytest.approx(100, rel=0.05)
+    blind = rows(novel.measure(job(Side(0.1, sure=0.01))))
     assert blind["roc_area", "all"]["value"] == 0.5 and blind["flagged", "all"]["value"] == 0.0
-    afraid = rows(foreign.measure(job(Side(0.1, sure=0.03))))
+    afraid = rows(novel.measure(job(Side(0.1, sure=0.03))))
     assert afraid["false_alarms", "held out"]["value"] == 100.0
-    good = rows(foreign.measure(job(Side(0.01))))  # no frame has a large error
+    good = rows(novel.measure(job(Side(0.01))))  # no frame has a large error
     assert good["roc_area", "all"]["value"] is None and good["flagged", "crystal: bcc"]["value"] == 0.0
 
 
@@ -145,7 +145,7 @@ def test_what_cannot_be_measured():
         with pytest.raises(
             NotMeasured, match="the model has no uncertainty of atoms: `mlff uncertainty al LABELS.xyz`"
         ):
-            foreign.measure(job(Side(0.1), unit=unit))
+            novel.measure(job(Side(0.1), unit=unit))
 
     class Refusing(Side):
         def evaluate(self, frames):
@@ -153,10 +153,10 @@ def test_what_cannot_be_measured():
                 raise NotMeasured("no surfaces")
             return super().evaluate(frames)
 
-    found = rows(foreign.measure(job(Side(0.1), Refusing(0.0))))
-    groups = {group for quantity, group in found if quantity == "foreign_forces"}
+    found = rows(novel.measure(job(Side(0.1), Refusing(0.0))))
+    groups = {group for quantity, group in found if quantity == "novel_forces"}
     assert "crystal: bcc" in groups and not any("surface" in g for g in groups)
     with pytest.raises(NotMeasured, match="no structure unlike those of the training that the teacher evaluates"):
         refuse = Side(0.0)
         refuse.evaluate = lambda frames: (_ for _ in ()).throw(NotMeasured("no"))
-        foreign.measure(job(Side(0.1), refuse))
+        novel.measure(job(Side(0.1), refuse))

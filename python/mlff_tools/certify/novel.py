@@ -179,7 +179,7 @@ def _labels(job, frames):
         return {"forces": [None if one is None else one[0]["forces"] for one, _ in found]}
 
     inputs = [job.teacher.identity["static"], [structure_key(f) for f in frames]]
-    return job.work.step("teacher-foreign", inputs, do)["forces"]
+    return job.work.step("teacher-novel", inputs, do)["forces"]
 
 
 def _rows(job, frames, forces):
@@ -231,7 +231,7 @@ def _table(found):
         if g["kind"] == "other":
             note = f"{g['frames']} frames, error {g['error_ratio']:.3g} times the held-out one, largest uncertainty "
             note += f"{1000 * g['largest']:.3g} meV/A (median)"
-            out.append(row("foreign_forces", g["group"], 1000 * g["error"], note=note))
+            out.append(row("novel_forces", g["group"], 1000 * g["error"], note=note))
             out.append(share("flagged", g["group"], g["flagged"], g["frames"], 100.0))
     return out
 
