@@ -165,6 +165,9 @@ def test_recipes_that_are_wrong(tmp_path, more, words):
     (tmp_path / "in.si").write_text("pair_style mlff\npair_coeff * * x Si\n")
     with pytest.raises(RecipeError, match=f"recipe.yaml:{words}"):
         recipe_rounds.read(write(tmp_path, SW + SMALL + more))
+    ensemble = SW + "student: {architecture: ani}\nrounds: {script: in.si}\n"
+    with pytest.raises(RecipeError, match="student: has 4 members, but a script is explored with one network"):
+        recipe_rounds.read(write(tmp_path, ensemble))
 
 
 def test_commands_that_are_wrong(tmp_path):

@@ -28,7 +28,7 @@ import os
 from types import SimpleNamespace
 
 from ..model.modelfile import ModelError
-from . import explore, recipe_certify, recipe_structures, recipe_training
+from . import explore, recipe_certify, recipe_structures, recipe_training, students
 from . import recipe as recipes
 from .recipe import count, number
 
@@ -119,8 +119,16 @@ def rounds(recipe):
     return value
 
 
+def _check_student(recipe):
+    """A script is explored by the uncertainty of one network."""
+    members = students.filled(recipe_training.student(recipe)).get("members", 1)
+    if members > 1:
+        recipe.fail(("student",), f"has {members} members, but a script is explored with one network; give members: 1")
+
+
 def _of_script(recipe, key_path):
     value = {**SCRIPT, **recipe.checked(key_path, CHECKS_SCRIPT)}
+    _check_student(recipe)
     if "labels" in recipe.value["teacher"]:
         recipe.fail((*key_path, "script"), NO_TEACHER)
     words = [[name, *_values(values)] for name, values in value["variables"].items()]
@@ -140,6 +148,7 @@ def of_command(recipe, path, words, more):
     learning_rate are those of the recipe's section."""
     if "labels" in recipe.value["teacher"]:
         raise ModelError(f"{recipe.path}: {NO_TEACHER}")
+    _check_student(recipe)
     there = recipe.value.get("rounds", {})
     keys = SCRIPT if "script" in there else ("frames", "steps", "learning_rate")
     value = {**SCRIPT, **{key: there[key] for key in keys if key in there}}
