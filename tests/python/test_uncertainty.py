@@ -88,16 +88,48 @@ def test_elements_with_few_atoms():
         uncertainty.fit(rows_of(400), rare)
 
 
+def test_factor_of_few_held_out_atoms():
+    """An element with few held-out atoms has the factor of all, which is that of distances without factors."""
+    both, held = [rows_of(400, element=e, seed=k) for k, e in enumerate(("Al", "Cu"))], rows_of(100, seed=2)
+    alone = {k: v[:10] if isinstance(v, np.ndarray) else v for k, v in rows_of(1, element="Cu", seed=3)[0].items()}
+    _, tensors, _ = uncertainty.fit(both[0] + both[1], [*held, alone])
+    aluminium, copper = (np.linalg.norm(tensors[f"uncertainty.{e}"][:-1]) for e in ("Al", "Cu"))
+    assert copper == pytest.approx(aluminium, rel=0.2)
+
+
+def test_factor_makes_mean_squares_equal():
+    train, held = rows_of(400), rows_of(100, seed=1)
+    for r in held[:50]:
+        r["errors"] = r["errors"] * 0 + 0.3  # errors that do not follow the distance
+    _, tensors, _ = uncertainty.fit(train, held)
+    u, e = (np.concatenate([r[k] for r in with_uncertainties(held, tensors)]) for k in ("uncertainties", "errors"))
+    assert (u**2).mean() == pytest.approx((e**2).mean(), rel=1e-4)
+
+
 def test_split():
     frame = lambda **info: {"info": {k: str(v) for k, v in info.items()}}
     marked = [frame(split=s) for s in ("train", "test", "validation", "train")]
-    train, held = uncertainty.split_frames(marked)
-    assert (len(train), len(held)) == (2, 2)
+    assert [len(part) for part in uncertainty.split_frames(marked)] == [2, 1, 1]
+    assert uncertainty.split_frames(marked)[1] == [marked[2]]
+    assert uncertainty.split_frames(marked[:2]) == (marked[:1], marked[1:2], [])
+    with pytest.raises(modelfile.ModelError, match="a.xyz, frame 5: split is 'valid', not one of train, validation, t"):
+        uncertainty.split_frames([*marked, {**frame(split="valid"), "source": "a.xyz, frame 5"}])
     with pytest.raises(modelfile.ModelError, match="a frame: has no key split, which other frames have"):
         uncertainty.split_frames([*marked, frame(trajectory="a")])
     runs = [frame(trajectory=t, step=k) for k in range(10) for t in "ab"]
-    train, held = uncertainty.split_frames(runs)
+    train, held, _ = uncertainty.split_frames(runs)
     assert (len(train), len(held)) == (16, 4) and {f["info"]["step"] for f in held} == {"8", "9"}
+
+
+def test_frames_that_depend_on_each_other():
+    """Those of a held-out trajectory count once, as those of a group of others."""
+    block, tensors, _ = uncertainty.fit(rows_of(400), rows_of(100, seed=1))
+    held, far = (with_uncertainties(rows_of(20, s, seed=4), tensors) for s in (1.0, 4.0))
+    assert uncertainty.judge(block["limit"], held, far)["different"] == {"far": 1, "near": 20, "held": 20}
+    for k, r in enumerate(held):
+        r["trajectory"] = f"run {k % 3}"
+    far[0]["group"] = "another"
+    assert uncertainty.judge(block["limit"], held, far)["different"] == {"far": 2, "near": 3, "held": 3}
 
 
 # ---- files -----------------------------------------------------------------------------------------------------------
@@ -148,9 +180,72 @@ def test_command(frames, tmp_path, capsys):
     again = (tmp_path / "sure.safetensors").read_bytes()
     assert uncertainty.main([str(model), str(near), "-o", str(tmp_path / "sure")]) == 2
     assert "sure.yaml exists: give another name, or remove it" in capsys.readouterr().err
+    (tmp_path / "half.safetensors").write_bytes(b"")
+    for name, text in (
+        ("half", "half.safetensors exists: give another name, or remove it"),
+        ("new.yml", "new.yml: is not the name of a model file: end it in .yaml, or give it no ending"),
+    ):
+        assert uncertainty.main([str(model), str(near), "-o", str(tmp_path / name)]) == 2
+        assert text in capsys.readouterr().err and not (tmp_path / f"{name}.yaml").exists()
     assert uncertainty.main([str(tmp_path / "sure"), str(near)]) == 0
     assert (tmp_path / "sure.safetensors").read_bytes() == again
     capsys.readouterr()
+
+
+WATER = np.array([[0, 0, 0], [0.96, 0, 0], [-0.24, 0.93, 0]])
+
+
+def of_water(folder):
+    """Path of organics-s with an uncertainty of the atoms of water alone."""
+    path, rng = str(folder / "m.yaml"), np.random.default_rng(8)
+    oxide = lambda: {
+        "elements": ["O", "H", "H"] * 8,
+        "positions": np.concatenate([WATER + 3.5 * np.array([a, b, c]) for a in (0, 1) for b in (0, 1) for c in (0, 1)])
+        + 0.05 * rng.normal(size=(24, 3)),
+        "cell": None,
+        "forces": None,
+        "info": {},
+    }
+    uncertainty.add(os.path.join(helpers.ROOT, "models", "organics-s.yaml"), [oxide() for _ in range(60)], path)
+    return path
+
+
+def test_judge_with_test_frames(frames, tmp_path, capsys):
+    """They are the held-out frames of the table, and do not calibrate."""
+    names = iter(["train"] * 20 + ["validation"] * 12 + ["test"] * 8)
+    lines = frames[0].read_text(encoding="utf-8").split("\n")
+    marked, none = tmp_path / "marked.xyz", tmp_path / "none.xyz"
+    text = "\n".join(f"{line} split={next(names)}" if "Lattice" in line else line for line in lines)
+    marked.write_text(text, encoding="utf-8")
+    words = [str(copy_model(tmp_path)), str(marked), "-o", str(tmp_path / "new"), "--judge", str(frames[1]), "--json"]
+    assert uncertainty.main(words) == 0
+    said = capsys.readouterr()
+    assert [g["frames"] for g in json.loads(said.out)["groups"]] == [8, 6]
+    assert "20 frames, calibrated on 12 others" in said.err
+    none.write_text(text.replace("split=train", "split=none", 1), encoding="utf-8")
+    assert uncertainty.main([words[0], str(none)]) == 2
+    assert "none.xyz, frame 1: split is 'none', not one of train" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(not helpers.program(), reason="the program mlff was not found")
+def test_infinite_uncertainties_of_a_teacher(tmp_path):
+    """The program writes null for them."""
+    path = of_water(tmp_path)
+    teacher = teachers.ModelTeacher(path)
+    frame = {"elements": ["C", "O"], "positions": WATER[:2] * 1.3, "cell": None, "source": "CO"}
+    (found,) = teacher.label([frame])
+    teacher.close()
+    assert found["uncertainties"][0] == np.inf and np.isfinite(found["uncertainties"][1])
+
+
+def test_json_of_infinite_numbers(frames, tmp_path, capsys, monkeypatch):
+    """They are null in the output, and no part of the calibration."""
+    rows = [{"uncertainties": np.array([1.0, 2.0, np.inf]), "errors": np.array([1.0, 2.0, 3.0])}] * 20
+    found = uncertainty.calibration(rows)
+    assert found["slope"] == pytest.approx(1) and np.isfinite(found["curve"]).all()
+    monkeypatch.setattr(uncertainty, "judge", lambda *_: {"largest": np.inf})
+    assert uncertainty.main([str(copy_model(tmp_path)), str(frames[0]), "--judge", str(frames[1]), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"largest": None}
 
 
 def test_certificate_follows(frames, tmp_path):
@@ -174,17 +269,7 @@ def test_certificate_follows(frames, tmp_path):
 
 def test_elements_without_a_matrix(tmp_path):
     """Their atoms have an infinite uncertainty. Earlier evaluations change nothing."""
-    path, rng = str(tmp_path / "m.yaml"), np.random.default_rng(8)
-    water = np.array([[0, 0, 0], [0.96, 0, 0], [-0.24, 0.93, 0]])
-    oxide = lambda: {
-        "elements": ["O", "H", "H"] * 8,
-        "positions": np.concatenate([water + 3.5 * np.array([a, b, c]) for a in (0, 1) for b in (0, 1) for c in (0, 1)])
-        + 0.05 * rng.normal(size=(24, 3)),
-        "cell": None,
-        "forces": None,
-        "info": {},
-    }
-    uncertainty.add(os.path.join(helpers.ROOT, "models", "organics-s.yaml"), [oxide() for _ in range(60)], path)
+    path, water = of_water(tmp_path), WATER
     model, first = mlff.Model(path, domain="ignore"), None
     for symbols, positions in ((["O", "H", "H"], water), (["C", "O"], water[:2] * 1.3), (["O", "H", "H"], water)):
         found = model.evaluate(symbols, positions).uncertainties

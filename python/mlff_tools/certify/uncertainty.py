@@ -6,7 +6,8 @@
 
 FRAMES are those that the model was trained on, or of dynamics that it runs: extended XYZ. With forces of a teacher the
 uncertainty of an atom is an expected force error in eV/A, else it is relative to its limit. Frames with the key
-`split` are divided by it, others in time: the last fifth of a trajectory (or file) is held out.
+`split` are divided by it, others in time: the last fifth of a trajectory (or file) is held out. With frames of the
+split validation, those of the split test do not calibrate: --judge tests with them.
 
 u = |A (f - m)|: the Mahalanobis distance of the features f of an atom in the last layer from those of atoms of its
 element in the training set, times a factor that the errors of held-out frames determine (decision 16).
@@ -15,6 +16,7 @@ element in the training set, times a factor that the errors of held-out frames d
 import argparse
 import json
 import os
+import re
 import sys
 
 import numpy as np
@@ -28,6 +30,7 @@ from ..model.files import write_bytes
 from ..model.modelfile import ModelError
 from ..train import extxyz
 from ..train.teachers import network_digest
+from .work import plain
 
 RIDGE = 1e-6  # of the mean variance of a feature, added to each
 ROUNDING = 1e-5  # of the largest feature: smaller differences are those of single precision
@@ -36,16 +39,23 @@ MARGIN = 1.25
 FEWEST = 30  # atoms of an element that has a factor of its own; and atoms, besides two per feature, for a matrix
 FAR = 2.0  # times the held-out force error: frames that must be found
 BINS = 10  # of the calibration curve
+SPLITS = ("train", "validation", "test")
 
 
 def split_frames(frames):
-    """(training frames, held-out frames)."""
+    """(training frames, held-out frames that calibrate, test frames that do not)."""
     marked = [extxyz.tag(f, "split") for f in frames]
     if any(marked) and not all(marked):
         source = frames[marked.index(None)].get("source", "a frame")
         raise ModelError(f"{source}: has no key split, which other frames have: give it to all or to none")
     if all(marked):
-        return [f for f, s in zip(frames, marked) if s == "train"], [f for f, s in zip(frames, marked) if s != "train"]
+        of = {name: [] for name in SPLITS}
+        for f, name in zip(frames, marked):
+            if name not in of:
+                raise ModelError(f"{f.get('source', 'a frame')}: split is '{name}', not one of {', '.join(SPLITS)}")
+            of[name].append(f)
+        train, validation, test = of.values()
+        return (train, validation, test) if validation else (train, test, [])
     groups = {}
     for f in frames:
         groups.setdefault(extxyz.tag(f, "trajectory"), []).append(f)
@@ -53,12 +63,12 @@ def split_frames(frames):
     for group in groups.values():
         n = max(1, (4 * len(group) + 4) // 5) if len(group) > 4 else len(group)
         train, held = train + group[:n], held + group[n:]
-    return train, held
+    return train, held, []
 
 
 def evaluate(model, frames, features=True):
     """One dict for each frame: elements [n]; features [n, width]; errors [n] eV/A, root mean square over components, or
-    None without forces; uncertainties [n] or None; name of its group."""
+    None without forces; uncertainties [n] or None; names of its group and its trajectory."""
     rows = []
     for f in frames:
         try:
@@ -73,6 +83,7 @@ def evaluate(model, frames, features=True):
                 "errors": off,
                 "uncertainties": result.uncertainties,
                 "group": extxyz.tag(f, "config_type", "frames"),
+                "trajectory": extxyz.tag(f, "trajectory"),
             }
         )
     return rows
@@ -96,8 +107,8 @@ def distance(matrix, features):
     return np.linalg.norm(features @ matrix[:-1] + matrix[-1], axis=1)
 
 
-def fit(train, held):
-    """Block `uncertainty` of the header and its tensors, from rows of `evaluate`. ModelError for too few atoms."""
+def _matrices(train):
+    """({element: matrix of `whiten`}, ["element atoms"] of those with too few). ModelError where all have too few."""
     matrices, few = {}, []
     for element in sorted({str(e) for r in train for e in r["elements"]}):
         features = _of_element(train, element, "features")
@@ -111,27 +122,36 @@ def fit(train, held):
             f"too few atoms for {width} features: {', '.join(few)}, at least {2 * width + FEWEST} of an element are "
             "needed: give more frames"
         )
-    held = [r for r in held if set(r["elements"]) <= set(matrices)]
-    if len(held) < 5:
-        raise ModelError(
-            f"{len(held)} held-out frames: at least 5 are needed: give more frames (of the splits validation or test, "
-            "or more than four of a trajectory)"
-        )
-    has_errors = all(r["errors"] is not None for r in held)
+    return matrices, few
+
+
+def _factors(matrices, held, has_errors):
+    """{element: factor of its matrix}: the root mean square of the force errors, or 1, over that of the distances."""
+    factors = {}
     for element, matrix in matrices.items():
         of = [r for r in held if element in r["elements"]]
         if not all((distance(matrix, _of_element([r], element, "features")) > 0).all() for r in of):
             raise ModelError(f"{element} atoms of the frames are all alike: give frames of dynamics, or rattled ones")
-        if has_errors:
-            chosen = of if sum((r["elements"] == element).sum() for r in of) >= FEWEST else held
-            names = [element] if chosen is of else list(matrices)
-            squares = [
-                (_of_element(chosen, e, "errors") / distance(matrices[e], _of_element(chosen, e, "features"))) ** 2
-                for e in names
-            ]
-            matrix *= np.sqrt(np.concatenate(squares).mean())
-        elif of:
-            matrix /= np.sqrt((distance(matrix, _of_element(of, element, "features")) ** 2).mean())
+        enough = sum((r["elements"] == element).sum() for r in of) >= FEWEST
+        chosen, names = (of, [element]) if enough else (held, list(matrices))
+        apart = np.concatenate([distance(matrices[e], _of_element(chosen, e, "features")) for e in names])
+        errors = np.concatenate([_of_element(chosen, e, "errors") for e in names]) if has_errors else np.ones(1)
+        factors[element] = np.sqrt((errors**2).mean() / (apart**2).mean())
+    return factors
+
+
+def fit(train, held):
+    """Block `uncertainty` of the header and its tensors, from rows of `evaluate`. ModelError for too few atoms."""
+    matrices, few = _matrices(train)
+    held = [r for r in held if set(r["elements"]) <= set(matrices)]
+    if len(held) < 5:
+        raise ModelError(
+            f"{len(held)} held-out frames: at least 5 are needed: give more frames (of the split validation, of test "
+            "if there are none, or more than four of a trajectory)"
+        )
+    has_errors = all(r["errors"] is not None for r in held)
+    factors = _factors(matrices, held, has_errors)
+    matrices = {e: factors[e] * m for e, m in matrices.items()}
     limit = MARGIN * np.quantile([largest(r, matrices) for r in held], QUANTILE)
     if not has_errors:
         matrices = {e: m / limit for e, m in matrices.items()}
@@ -167,11 +187,18 @@ def calibration(rows):
     predicted one, both logarithmic."""
     u = np.concatenate([r["uncertainties"] for r in rows])
     e = np.concatenate([r["errors"] for r in rows])
+    u, e = u[np.isfinite(u)], e[np.isfinite(u)]
     order = np.array_split(np.argsort(u), BINS)
     curve = [[float(np.sqrt((x[k] ** 2).mean())) for x in (u, e)] for k in order if len(k)]
-    x, y = np.log(np.maximum(np.array(curve).T, 1e-12))
+    x, y = np.log(np.maximum(np.reshape(curve, (-1, 2)).T, 1e-12))
     slope = float(np.polyfit(x, y, 1)[0]) if len(curve) > 2 and np.ptp(x) > 0 else None
     return {"curve": curve, "slope": slope}
+
+
+def different(held, others):
+    """Number of frames that do not depend on each other: one of a held-out trajectory, one of a group of others."""
+    own = {r.get("trajectory") or id(r) for r in held}
+    return len(own) + len({r["group"] for r in others})
 
 
 def judge(limit, held, others):
@@ -196,14 +223,19 @@ def judge(limit, held, others):
         }
         for (kind, name), rows in groups.items()
     ]
-    far = [r for r in held + others if error([r]) > FAR * reference]
-    near = [r for r in held + others if error([r]) <= FAR * reference]
+    far, near = (
+        [[r for r in rows if (error([r]) > FAR * reference) == is_far] for rows in (held, others)]
+        for is_far in (True, False)
+    )
+    counts = {"far": different(*far), "near": different(*near), "held": different(held, [])}
+    far, near = sum(far, []), sum(near, [])
     return {
         "error": reference,
         "limit": limit,
         "groups": table,
         "far": len(far),
         "near": len(near),
+        "different": counts,
         "roc_area": roc_area(most(far), most(near)) if far and near else None,
         "false_alarms": float((most(held) > limit).mean()),
         "found": float((most(far) > limit).mean()) if far else None,
@@ -260,7 +292,7 @@ def add(path, frames, out=None):
     if not model.n_features:
         raise ModelError(f"{path}: {model.architecture} models have no features of a last layer")
     before, network = modelfile.read(path)
-    train, held = (evaluate(model, part) for part in split_frames(frames))
+    train, held = (evaluate(model, part) for part in split_frames(frames)[:2])
     if not train:
         raise ModelError("no frames to train on: give frames without the key split, or with split=train")
     block, tensors, few = fit(train, held)
@@ -289,13 +321,22 @@ def arguments(argv):
     return parser.parse_args(argv)
 
 
+def new_model(name, path):
+    """Path of the file of -o NAME. ModelError where that, or the file of its weights, is another one than `path`."""
+    out = os.path.abspath(modelfile.model_paths(name)[0])
+    if re.search(r"\.[A-Za-z]\w*$", os.path.basename(out)[: -len(".yaml")]):
+        raise ModelError(f"-o {name}: is not the name of a model file: end it in .yaml, or give it no ending")
+    there = next((p for p in modelfile.model_paths(out) if os.path.exists(p)), None)
+    if out != path and there:
+        raise ModelError(f"-o {name}: {there} exists: give another name, or remove it")
+    return out
+
+
 @one_line("mlff uncertainty")
 def main(argv=None):
     args = arguments(argv)
     path = os.path.abspath(modelfile.find_model(args.model))
-    out = os.path.abspath(modelfile.model_paths(args.out)[0]) if args.out else path
-    if out != path and os.path.exists(out):
-        raise ModelError(f"-o {args.out}: {out} exists: give another name, or remove it")
+    out = new_model(args.out, path) if args.out else path
     frames, others = extxyz.read(args.frames), [f for name in args.judge for f in extxyz.read(name)]
     if args.judge and any(f["forces"] is None for f in frames + others):
         raise ModelError("--judge needs forces in all frames, also those of FRAMES")
@@ -308,9 +349,10 @@ def main(argv=None):
         print(f"mlff uncertainty: {note}", file=sys.stderr)
     print(f"{after['name']}: {block['description']}; limit {block['limit']:g} {block['unit']}", file=sys.stderr)
     if args.judge:
-        judged, held = Model(out, precision="fp32", domain="ignore"), split_frames(frames)[1]
-        found = judge(block["limit"], evaluate(judged, held, False), evaluate(judged, others, False))
-        print(json.dumps(found, indent=1) if args.json else text_of(found))
+        _, held, test = split_frames(frames)
+        judged = Model(out, precision="fp32", domain="ignore")
+        found = judge(block["limit"], evaluate(judged, test or held, False), evaluate(judged, others, False))
+        print(json.dumps(plain(found), indent=1, allow_nan=False) if args.json else text_of(found))
     return 0
 
 

@@ -88,13 +88,14 @@ class ModelTeacher:
 
     def _one(self, r, frame):
         xx, yy, zz, xy, xz, yz = r["virial"]
+        unsure = r.get("atom_uncertainties")  # null: infinite
         virial = np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
         return {
             "energy": r["energy"],
             "forces": np.array(r["forces"], float).reshape(-1, 3),
             "stress": None if frame["cell"] is None else -virial / abs(np.linalg.det(frame["cell"])),
             "atom_energies": np.array(r["atom_energies"], float) if "atom_energies" in r else None,
-            "uncertainties": np.array(r["atom_uncertainties"], float) if "atom_uncertainties" in r else None,
+            "uncertainties": None if unsure is None else np.array([np.inf if u is None else u for u in unsure], float),
         }
 
     def close(self):
