@@ -8,11 +8,13 @@ from ..convert.short_range import RADII
 from ..model import structures
 from ..train import lattices
 from ..train.build import disturbed
+from ..train.extxyz import tag
 from ..train.labels import structure_key
 from . import lattice, uncertainty
 from .correlations import vectors
 from .job import attempt
 from .rows import missing, row
+from .systems import formula
 from .work import NotMeasured
 
 COPIES = 4  # of each structure, rattled
@@ -23,6 +25,7 @@ HOT_FRAMES = 12
 POINTS = 400  # among which the largest hole of a crystal is found
 BOND = 1.45  # times the sum of two radii: a bond, at most
 SHELLS = 1.7  # times the nearest distance: fcc has 18 atoms there, hcp 20
+ALIKE = 0.03  # of the nearest distance: lattices that differ by less are one
 CLOSEST = 0.8  # of the shortest distance of the training: closer atoms are seen without an uncertainty
 FACES = {"100": np.eye(3), "110": [[0, 0, 1], [1, -1, 0], [1, 1, 0]], "111": [[1, -1, 0], [1, 1, -2], [1, 1, 1]]}
 
@@ -61,15 +64,43 @@ def with_atom(frame, element):
     return {**frame, "elements": [*frame["elements"], element], "positions": np.vstack([frame["positions"], position])}
 
 
-def without(frame, n):
-    return {**frame, "elements": frame["elements"][:-n], "positions": frame["positions"][:-n]}
+def without(frame, *gone):
+    """The frame without the atoms of these indices."""
+    kept = np.setdiff1d(np.arange(len(frame["elements"])), gone)
+    return {**frame, "elements": [frame["elements"][k] for k in kept], "positions": frame["positions"][kept]}
+
+
+def vacancies(frame):
+    """[(group, structure)]: without one atom of each element, and without an atom and its nearest neighbor."""
+    elements = sorted(set(frame["elements"]))
+    last = {e: max(k for k, other in enumerate(frame["elements"]) if other == e) for e in elements}
+    out = [(f"vacancy {e}" if len(elements) > 1 else "vacancy", without(frame, k)) for e, k in last.items()]
+    first = len(frame["elements"]) - 1
+    apart = np.linalg.norm(vectors(frame["positions"][first:], frame["positions"], frame["cell"])[0], axis=-1)
+    apart[first] = np.inf
+    return [*out, ("divacancy", without(frame, first, int(np.argmin(apart))))]
+
+
+def surfaces(unit):
+    """[(group, structure)]. The names are cubic indices in a cubic cell, else those of its own vectors."""
+    lengths = np.linalg.norm(unit["cell"], axis=1)
+    product = (unit["cell"] / lengths[:, None]) @ (unit["cell"] / lengths[:, None]).T
+    cubic = np.allclose(product, np.eye(3), atol=1e-3) and np.allclose(lengths, lengths[0], rtol=1e-3)
+    own = lambda axes: f"({' '.join(str(k) for k in axes[2])}) of the cell"
+    axes = {name: np.asarray(rows, int) for name, rows in FACES.items()}
+    return [(f"surface {name if cubic else own(rows)}", slab(unit, rows)) for name, rows in axes.items()]
 
 
 def _shells(frame):
     """Distance of the nearest neighbor of an atom, and the number of atoms within SHELLS times it."""
     far = lattice.repeated(frame, (2, 2, 2))
     d = np.linalg.norm(vectors(far["positions"][:1], far["positions"][1:], far["cell"]), axis=-1)
-    return round(float(d.min()), 3), int((d < SHELLS * d.min()).sum())
+    return float(d.min()), int((d < SHELLS * d.min()).sum())
+
+
+def _alike(a, b):
+    (near, n), (other, m) = _shells(a), _shells(b)
+    return abs(near - other) < ALIKE * near and n == m
 
 
 def other_lattices(frame):
@@ -87,24 +118,45 @@ def other_lattices(frame):
             lengths = constant[[0, 0, 1]]
         times = np.ceil(SLAB / (lengths * np.ones(3))).astype(int)
         out.append((name, lattices.crystal(name, elements, constant, times)))
-    return [(name, other) for name, other in out if _shells(other) != _shells(frame)]
+    return [(name, other) for name, other in out if not _alike(frame, other)]
+
+
+def _bonded(frame):
+    """(positions with whole molecules, indices of the atoms of each molecule)."""
+    radii = np.array([RADII[e] for e in frame["elements"]])
+    apart = vectors(frame["positions"], frame["positions"], frame["cell"])  # [i, j]: from i to j
+    bonds = np.linalg.norm(apart, axis=-1) < BOND * (radii[:, None] + radii)
+    x, known, molecules = frame["positions"].copy(), np.zeros(len(radii), bool), []
+    for first in range(len(radii)):
+        if known[first]:
+            continue
+        molecule, known[first] = [first], True
+        for i in molecule:
+            for j in np.flatnonzero(bonds[i] & ~known):
+                x[j], known[j] = x[i] + apart[i, j], True
+                molecule.append(int(j))
+        molecules.append(molecule)
+    return x, molecules
 
 
 def whole_molecules(frame):
     """The frame in vacuum, its molecules whole."""
-    radii = np.array([RADII[e] for e in frame["elements"]])
-    apart = vectors(frame["positions"], frame["positions"], frame["cell"])  # [i, j]: from i to j
-    bonds = np.linalg.norm(apart, axis=-1) < BOND * (radii[:, None] + radii)
-    x, known = frame["positions"].copy(), np.zeros(len(radii), bool)
-    for first in range(len(radii)):
-        waiting = [] if known[first] else [first]
-        known[first] = True
-        while waiting:
-            i = waiting.pop()
-            for j in np.flatnonzero(bonds[i] & ~known):
-                x[j], known[j] = x[i] + apart[i, j], True
-                waiting.append(int(j))
-    return {**frame, "positions": x, "cell": None}
+    return {**frame, "positions": _bonded(frame)[0], "cell": None}
+
+
+def formulas(frames):
+    """Formulas of the molecules of frames."""
+    found = set()
+    for frame in frames:
+        elements = list(frame["elements"])
+        found |= {formula({"elements": [elements[k] for k in one]}) for one in _bonded(frame)[1]}
+    return found
+
+
+def known_formulas(job):
+    """Formulas of the molecules of the systems, and of one labelled frame of each type and composition."""
+    kinds = {(tag(f, "config_type"), formula({"elements": list(f["elements"])})): f for f in job.frames or []}
+    return formulas([*(s.frame for s in job.systems), *kinds.values()])
 
 
 def _strained(frame):
@@ -114,8 +166,7 @@ def _strained(frame):
 def of_crystal(system):
     """[(group, structure)] unlike a crystal."""
     frame, elements = system.frame, sorted(set(system.frame["elements"]))
-    out = [(f"surface {name}", slab(system.unit, axes)) for name, axes in FACES.items()]
-    out += [("vacancy", without(frame, 1)), ("divacancy", without(frame, 2))]
+    out = surfaces(system.unit) + vacancies(frame)
     out += [(f"interstitial {e}", with_atom(frame, e)) for e in elements]
     shear = np.zeros((3, 3))
     shear[0, 1] = shear[1, 0] = STRAIN
@@ -123,33 +174,37 @@ def of_crystal(system):
     return out + other_lattices(frame)
 
 
-def of_molecules(system, known):
-    """[(group, structure)] unlike a liquid or a molecule; known: elements of the model."""
-    frame, out = system.frame, []
-    if frame["cell"] is not None:
-        out = [*_strained(frame), ("cluster in vacuum", whole_molecules(frame))]
+def of_liquid(system):
+    """[(group, structure)] unlike a liquid."""
+    if system.frame["cell"] is None:
+        return []
+    return [*_strained(system.frame), ("cluster in vacuum", whole_molecules(system.frame))]
+
+
+def of_molecules(elements, known):
+    """[(group, structure)] of molecules of these elements whose formulas are not among `known`."""
+    out = []
     for name in structures.MOLECULES:
-        elements, x = structures.molecule(name)
-        if set(elements) <= known and name not in system.name:
-            out.append((name, {"elements": list(elements), "positions": np.array(x), "cell": None}))
+        symbols, x = structures.molecule(name)
+        if set(symbols) <= elements and formula({"elements": list(symbols)}) not in known:
+            out.append((f"molecule {name}", {"elements": list(symbols), "positions": np.array(x), "cell": None}))
     return out
 
 
 def _hot(job, system):
-    """Frames of the model's own run at twice the highest temperature of its training."""
+    """(frames, row of what is missing or None) of the model's run at twice the highest temperature of its training."""
     highest = (job.head.get("domain", {}).get("temperature") or [0.0, system.temperature])[1]
     steps, t = job.steps(system, job.settings["hot"]), 2.0 * float(highest)
-    found, _ = attempt(
+    group = f"{system.name}: {t:g} K"
+    found, why = attempt(
         job.trajectory, job.model, system, "twice as hot", ensemble="nvt", temperature=t, steps=steps, dump=1
     )
-    if found is None:
-        return []
+    if found is None or not len(found.positions):
+        return [], missing("novel_forces", group, why or "the run has no frame")
     chosen = np.unique(np.linspace(len(found.positions) // 5, len(found.positions) - 1, HOT_FRAMES).astype(int))
-    periodic = system.frame["cell"] is not None
-    return [
-        (f"{t:g} K", {**system.frame, "positions": found.positions[k], "cell": found.cells[k] if periodic else None})
-        for k in chosen[: len(found.positions)]
-    ]
+    cells = found.cells if system.frame["cell"] is not None else [None] * len(found.positions)
+    hot = {**system.frame, "group": group, "name": f"{t:g} K"}
+    return [{**hot, "positions": found.positions[k], "cell": cells[k]} for k in chosen], None
 
 
 def _closest(frame):
@@ -159,16 +214,31 @@ def _closest(frame):
 
 
 def made(job):
-    """Frames with the group in `group`, as the teacher is asked for."""
-    known, least = set(job.head["elements"]), CLOSEST * float(job.head.get("domain", {}).get("min_distance") or 0.0)
-    out = []
+    """(frames with the group in `group`, as the teacher is asked for; rows of what is missing)."""
+    structures_of, hot = [], [_hot(job, system) for system in job.systems]
     for system in job.systems:
-        found = of_crystal(system) if system.unit else of_molecules(system, known)
-        for group, frame in found:
-            name = f"{system.name}: {group}"
-            out += [{**disturbed({**frame, "source": name}, k, 0.0, RATTLE, 1), "group": name} for k in range(COPIES)]
-        out += [{**frame, "group": f"{system.name}: {group}", "name": group} for group, frame in _hot(job, system)]
-    return [f for f in out if _closest(f) > least]
+        found = of_crystal(system) if system.unit else of_liquid(system)
+        structures_of += [(f"{system.name}: {group}", frame) for group, frame in found]
+    if not all(system.unit for system in job.systems):
+        structures_of += of_molecules(set(job.head["elements"]), known_formulas(job))
+    out = []
+    for name, frame in structures_of:
+        out += [{**disturbed({**frame, "source": name}, k, 0.0, RATTLE, 1), "group": name} for k in range(COPIES)]
+    return out + [f for frames, _ in hot for f in frames], [gone for _, gone in hot if gone]
+
+
+def _lost(frames, close, refused):
+    """{group: words on its frames that are not measured, and whether there are none left}."""
+    out = {}
+    groups = [f["group"] for f in frames]
+    for group in dict.fromkeys(groups):
+        n, parts, left = groups.count(group), [], groups.count(group)
+        for gone, why in ((close, "atoms too close"), (refused, "refused by the teacher")):
+            k = sum(f["group"] == group for f in gone)
+            parts, left = parts + ([f"{k} of {n} frames: {why}"] if k else []), left - k
+        if parts:
+            out[group] = ", ".join(parts), not left
+    return out
 
 
 def _labels(job, frames):
@@ -188,27 +258,41 @@ def _rows(job, frames, forces):
     for frame, other, mine in zip(frames, forces, job.model.evaluate(frames)):
         if other is not None:
             off = np.sqrt(((mine["forces"] - np.array(other)) ** 2).mean(1))
-            out.append({"errors": off, "uncertainties": mine["uncertainties"], "group": frame["group"]})
+            more = {"group": frame["group"], "trajectory": tag(frame, "trajectory")}
+            out.append({"errors": off, "uncertainties": mine["uncertainties"], **more})
     return out
 
 
 def measure(job):
-    block = job.head.get("uncertainty")
-    if not block or block["unit"] != "eV/A":
-        raise NotMeasured(f"the model has no uncertainty of atoms: `mlff uncertainty {job.head['name']} LABELS.xyz`")
+    block, name = job.head.get("uncertainty"), job.head["name"]
+    if not block:
+        raise NotMeasured(f"the model has no uncertainty of atoms: `mlff uncertainty {name} LABELS.xyz`")
+    if block["unit"] != "eV/A":
+        raise NotMeasured(
+            f"the uncertainty is relative: give labels with forces to `mlff uncertainty {name} LABELS.xyz`"
+        )
     if job.teacher is None:
         raise NotMeasured(job.no_teacher)
-    test, frames = [{**f, "group": "held out"} for f in job.held_out()], made(job)
-    rows = _rows(job, test, [f["forces"] for f in test])
-    others = _rows(job, frames, _labels(job, frames))
+    if job.teacher.kind == "labels":
+        raise NotMeasured("a file of labels cannot evaluate new structures")
+    test = [{**f, "group": "held out"} for f in job.held_out()]
+    frames, gone = made(job)
+    least = CLOSEST * float(job.head.get("domain", {}).get("min_distance") or 0.0)
+    is_close = [_closest(f) <= least for f in frames]
+    close, asked = ([f for f, yes in zip(frames, is_close) if yes == wanted] for wanted in (True, False))
+    forces = _labels(job, asked)
+    others = _rows(job, asked, forces)
     if not others:
         raise NotMeasured("there is no structure unlike those of the training that the teacher evaluates")
+    rows = _rows(job, test, [f["forces"] for f in test])
     found = uncertainty.judge(float(block["limit"]), rows, others)
-    return {"rows": _table(found), "figures": [_figure(found)]}
+    lost = _lost(frames, close, [f for f, one in zip(asked, forces) if one is None])
+    gone += [missing("novel_forces", group, why) for group, (why, none_left) in lost.items() if none_left]
+    return {"rows": _table(found, lost) + gone, "figures": [_figure(found)]}
 
 
 def share(quantity, group, value, n, factor=1.0, **more):
-    """A row of a share of n frames, with Wilson's interval."""
+    """A row of a share of n frames that do not depend on each other, with Wilson's interval."""
     if value is None or not n:
         return missing(quantity, group, more.get("note") or "there is none")
     z2 = 1.96**2
@@ -217,27 +301,29 @@ def share(quantity, group, value, n, factor=1.0, **more):
     return row(quantity, group, factor * value, (high - low) / 2, low=max(0.0, low), high=min(factor, high), **more)
 
 
-def _table(found):
-    held = sum(g["frames"] for g in found["groups"] if g["kind"] != "other")
+def _table(found, lost):
+    """lost: as of _lost."""
+    n = found["different"]
     far = f"{found['far']} frames with a force error above {uncertainty.FAR:g} times the held-out one"
     limit = f"limit {1000 * found['limit']:.3g} meV/A"
     out = [
-        share("roc_area", "all", found["roc_area"], min(found["far"], found["near"]), note=far),
-        share("flagged", "all", found["found"], found["far"], 100.0, note=far),
-        share("false_alarms", "held out", found["false_alarms"], held, 100.0, note=limit),
+        share("roc_area", "all", found["roc_area"], min(n["far"], n["near"]), note=far),
+        share("flagged", "all", found["found"], n["far"], 100.0, note=far),
+        share("false_alarms", "held out", found["false_alarms"], n["held"], 100.0, note=limit),
         row("uncertainty_slope", "held out", found["calibration"]["slope"]),
     ]
     for g in found["groups"]:
         if g["kind"] == "other":
             note = f"{g['frames']} frames, error {g['error_ratio']:.3g} times the held-out one, largest uncertainty "
             note += f"{1000 * g['largest']:.3g} meV/A (median)"
+            note += f"; {lost[g['group']][0]}" if g["group"] in lost else ""
             out.append(row("novel_forces", g["group"], 1000 * g["error"], note=note))
-            out.append(share("flagged", g["group"], g["flagged"], g["frames"], 100.0))
+            out.append(row("flagged", g["group"], 100 * g["flagged"]))
     return out
 
 
 def _figure(found):
-    x, y = 1000 * np.array(found["calibration"]["curve"]).T
+    x, y = 1000 * np.reshape(found["calibration"]["curve"], (-1, 2)).T
     return {
         "kind": "lines",
         "title": "Expected and true force error of atoms, held out",
