@@ -21,7 +21,7 @@ static constexpr int ROW = 6;    // values per atom of a frame: ID, type, x, y, 
 /* ---------------------------------------------------------------------- */
 
 MLFFDeviation::MLFFDeviation(LAMMPS *lammps, const MLFFNeighborGraph &source, MLFFResults &engine_results) :
-    Pointers(lammps), graph(source), results(engine_results), last_written(-1), dumped(false)
+    Pointers(lammps), graph(source), results(engine_results), dumped(false), warned(false)
 {
 }
 
@@ -40,8 +40,8 @@ void MLFFDeviation::start(const MLFFSettings &how)
 {
   close_files();
   settings = how;
-  last_written = -1;
-  dumped = false;
+  waiting = Finding();
+  dumped = warned = false;
   deviations.clear();
   std::string problem;
   if (!settings.out_file.empty() && comm->me == 0) {
@@ -56,7 +56,7 @@ void MLFFDeviation::start(const MLFFSettings &how)
 
 bool MLFFDeviation::is_due() const
 {
-  return settings.wants_deviation() && update->ntimestep % settings.out_freq == 0 && update->ntimestep != last_written;
+  return settings.wants_deviation() && update->ntimestep % settings.out_freq == 0;
 }
 
 double MLFFDeviation::memory_usage() const
@@ -155,39 +155,62 @@ void MLFFDeviation::measure(const Predictions &members)
 {
   measure_atoms(members);
   if (!is_due()) return;
-  last_written = update->ntimestep;
   tagint worst;
   const Extremes forces = forces_extremes(worst), virials = virial_extremes(members, count_atoms());
-  write(virials, forces);
+  waiting = Finding();
+  waiting.step = update->ntimestep;
+  waiting.highest = forces.highest;
+  waiting.row = row(virials, forces);
+  const bool is_dumped = settings.devi_dump > 0.0 && forces.highest > settings.devi_dump;
+  if (is_dumped || (settings.devi_stop > 0.0 && forces.highest > settings.devi_stop)) waiting.frame = whole_frame();
+  waiting.text = (members.empty() ? "the uncertainty of atom " : "the deviation of the force on atom ") +
+                 std::to_string(worst) + mlff_format(" is %.6g, ", forces.highest);
+  if (!members.empty() && forces.highest == 0.0 && !warned && comm->me == 0)
+    error->warning(FLERR, "pair_style mlff: all models give the same forces. If atoms are not on symmetric sites, the "
+                          "files contain the same network, which has no deviation");
+  warned = warned || forces.highest == 0.0;
+  const bool is_last = update->whichflag != 2 && !graph.is_trial();
+  if (is_last) report();
+}
 
-  const bool dump = settings.devi_dump > 0.0 && forces.highest > settings.devi_dump;
-  const bool stop = settings.devi_stop > 0.0 && forces.highest > settings.devi_stop;
-  if (dump || stop) dump_frame();
-  std::string text = "pair_style mlff: in step " + std::to_string(update->ntimestep);
-  if (!members.empty())
-    text += " the force on atom " + std::to_string(worst) +
-            mlff_format(" differs by %.6g between members of the ensemble, ", forces.highest);
-  else
-    text += " the uncertainty of atom " + std::to_string(worst) + mlff_format(" is %.6g, ", forces.highest);
-  const char *const advice = ": this structure is outside the training domain";
-  if (stop)
-    error->all(FLERR, text + mlff_format("more than devi_stop %.6g", settings.devi_stop) + advice +
-                          (frames.is_open() ? ". The frame is in " + settings.dump_file : ""));
-  if (settings.devi_warn > 0.0 && forces.highest > settings.devi_warn && comm->me == 0)
-    error->warning(FLERR, text + mlff_format("more than devi_warn %.6g", settings.devi_warn) + advice);
+void MLFFDeviation::settle()
+{
+  if (waiting.step != update->ntimestep) end_run();
+}
+
+void MLFFDeviation::end_run()
+{
+  if (waiting.step >= 0) report();
 }
 
 /* ----------------------------------------------------------------------
    writing
 ------------------------------------------------------------------------- */
 
-void MLFFDeviation::write(const Extremes &virials, const Extremes &forces)
+void MLFFDeviation::report()
 {
-  if (!file.is_open()) return;
-  complain(settings.out_file,
-           file.append(mlff_format("%12lld %18.6e %18.6e %18.6e %18.6e %18.6e %18.6e\n",
-                                   static_cast<long long>(update->ntimestep), virials.highest, virials.lowest,
-                                   virials.average, forces.highest, forces.lowest, forces.average)));
+  Finding found;
+  std::swap(found, waiting);
+  if (file.is_open()) complain(settings.out_file, file.append(found.row));
+  const bool stops = settings.devi_stop > 0.0 && found.highest > settings.devi_stop;
+  if (!found.frame.empty()) {
+    complain(settings.dump_file, dumped ? "" : frames.open(settings.dump_file));
+    if (frames.is_open()) complain(settings.dump_file, frames.append(found.frame));
+    dumped = true;
+  }
+  const std::string text = "pair_style mlff: in step " + std::to_string(found.step) + " " + found.text;
+  const char *const advice = ": the structure may be outside the training domain";
+  if (stops)
+    error->all(FLERR, text + mlff_format("more than devi_stop %.6g", settings.devi_stop) + advice +
+                          (frames.is_open() ? ". The frame is in " + settings.dump_file : ""));
+  if (settings.devi_warn > 0.0 && found.highest > settings.devi_warn && comm->me == 0)
+    error->warning(FLERR, text + mlff_format("more than devi_warn %.6g", settings.devi_warn) + advice);
+}
+
+std::string MLFFDeviation::row(const Extremes &virials, const Extremes &forces) const
+{
+  return mlff_format("%12lld %18.6e %18.6e %18.6e %18.6e %18.6e %18.6e\n", static_cast<long long>(update->ntimestep),
+                     virials.highest, virials.lowest, virials.average, forces.highest, forces.lowest, forces.average);
 }
 
 void MLFFDeviation::complain(const std::string &path, const std::string &problem)
@@ -197,8 +220,8 @@ void MLFFDeviation::complain(const std::string &path, const std::string &problem
                               ". The file is incomplete, and the run continues");
 }
 
-/* Appends a frame, atoms in the order of their IDs. */
-void MLFFDeviation::dump_frame()
+/* The frame of all ranks, on rank 0; empty on others. Collective. */
+std::string MLFFDeviation::whole_frame() const
 {
   const int n_local = atom->nlocal, n_mine = ROW * n_local;
   std::vector<double> mine;
@@ -212,16 +235,10 @@ void MLFFDeviation::dump_frame()
   for (size_t k = 1; k < sizes.size(); k++) starts[k] = starts[k - 1] + sizes[k - 1];
   std::vector<double> all(comm->me == 0 ? static_cast<size_t>(starts.back() + sizes.back()) : 0);
   MPI_Gatherv(mine.data(), n_mine, MPI_DOUBLE, all.data(), sizes.data(), starts.data(), MPI_DOUBLE, 0, world);
-  if (comm->me == 0) write_frame(all);
-  dumped = true;
+  return comm->me == 0 ? frame(all) : "";
 }
 
-void MLFFDeviation::write_frame(const std::vector<double> &rows)
-{
-  complain(settings.dump_file, dumped ? "" : frames.open(settings.dump_file));
-  if (frames.is_open()) complain(settings.dump_file, frames.append(frame(rows)));
-}
-
+/* Atoms in the order of their IDs. */
 std::string MLFFDeviation::frame(const std::vector<double> &rows) const
 {
   std::vector<const double *> order;

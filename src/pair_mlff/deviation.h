@@ -32,11 +32,14 @@ class MLFFDeviation : protected Pointers {
   ~MLFFDeviation();
 
   void start(const MLFFSettings &how);
-  /* Whether this evaluation needs the forces of members: the first one of a step with output. */
+  /* Whether this evaluation needs the forces of members: it is of a step with output. */
   bool is_due() const;
-  /* Computes deviations from the last evaluation; writes, warns, dumps and stops as set. members: empty for one
-   * network, which has uncertainties. Collective. */
+  /* Computes deviations from the last evaluation; writes, warns, dumps and stops as set, for what may be a trial when
+   * the step has ended. members: empty for one network, which has uncertainties. Collective. */
   void measure(const Predictions &members);
+  /* Writes, warns, dumps and stops for the last evaluation of a step that has ended, or of a run. Collective. */
+  void settle();
+  void end_run();
   /* [n_local] deviations in units of the script; nullptr before the first. */
   double *atom_deviations() { return deviations.empty() ? nullptr : deviations.data(); }
   double memory_usage() const;
@@ -45,24 +48,31 @@ class MLFFDeviation : protected Pointers {
   struct Extremes {
     double highest, lowest, average;
   };
+  /* What was measured in a step. row, frame: for the files, on rank 0; text: which atom. */
+  struct Finding {
+    bigint step = -1;
+    double highest = 0.0;
+    std::string row, frame, text;
+  };
 
   const MLFFNeighborGraph &graph;
   MLFFResults &results;
   MLFFSettings settings;
-  MLFFWholeFile file, frames;    // on rank 0
-  bigint last_written;
+  MLFFWholeFile file, frames;               // on rank 0
+  Finding waiting;                          // step -1: none
   bool dumped;                              // the dump file is open
+  bool warned;                              // of equal models
   std::vector<double> deviations, means;    // [n_local], [n_local][3]
 
   void measure_atoms(const Predictions &members);
   Extremes forces_extremes(tagint &worst) const;
   Extremes virial_extremes(const Predictions &members, double n_atoms) const;
   double count_atoms() const;
-  void write(const Extremes &virials, const Extremes &forces);
+  std::string row(const Extremes &virials, const Extremes &forces) const;
   void close_files();
   void complain(const std::string &path, const std::string &problem);
-  void dump_frame();
-  void write_frame(const std::vector<double> &rows);
+  void report();
+  std::string whole_frame() const;
   std::string frame(const std::vector<double> &rows) const;
 };
 

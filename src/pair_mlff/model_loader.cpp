@@ -48,6 +48,9 @@ std::string LAMMPS_NS::mlff_read_coeff(int narg, const char *const *arg, int nty
     if (is_model && !elements.empty())
       return std::string("model file ") + arg[k] + " comes after element " + elements.back() +
              "; give all model files before the elements";
+    if (!is_model && strchr(arg[k], '.'))
+      return std::string("`") + arg[k] +
+             "` is not an element; if it is a further model file, its name must end in .yaml";
     (is_model ? files : elements).push_back(arg[k]);
   }
   if (files.size() > MOST_FILES)

@@ -89,6 +89,7 @@ void PairMLFF::compute(int eflag, int vflag)
 void PairMLFF::evaluate(int eflag, int vflag)
 {
   impl->active_halo = &impl->main.halo;
+  impl->deviation.settle();
   impl->n_evaluations++;
   ev_init(eflag, vflag);
   MLFFResults &results = impl->main.results;
@@ -217,7 +218,6 @@ void PairMLFF::coeff(int narg, char **arg)
                       "or an uncertainty, but model " +
                           std::string(impl->main.info->name) + " uses only one network and has no uncertainty: " +
                           impl->main.info->uncertainty_why + " [mlff-44]");
-  impl->deviation.start(impl->settings);
   impl->watch.set_model(impl->main.info, impl->main.species_of_type, impl->settings.domain);
   set_type_flags();
 
@@ -229,6 +229,7 @@ void PairMLFF::coeff(int narg, char **arg)
   loader.report(files[0], impl->main.model.get(), impl->settings);
   if (lmp->citeme) lmp->citeme->add(loader.citation(impl->main.info));
   impl->committee.open(files, names, impl->settings, impl->main);
+  impl->deviation.start(impl->settings);
   comm_reverse_off = std::max(impl->main.halo.reverse_width(), impl->committee.reverse_width());
   if (!impl->settings.inner.empty()) open_inner(names);
 }
@@ -331,6 +332,7 @@ void PairMLFF::finish()
 {
   if (impl->main.model && !impl->overlap_error.empty()) stop_overlap();
   if (impl->main.model && (neighbor->nex_group || neighbor->nex_mol)) check_excluded_groups();
+  if (impl->main.model && impl->overlap_error.empty()) impl->deviation.end_run();
   if (impl->main.model && impl->overlap_error.empty()) impl->watch.end_run();
   impl->main.graph.end_run();
   for (const auto &model : impl->committee.models()) model->graph.end_run();

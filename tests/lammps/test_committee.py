@@ -142,15 +142,15 @@ def test_thresholds(committees, tmp_path):
     atoms, _ = expected(*alone(paths, box(), tmp_path))
     most, worst = atoms.max(), int(atoms.argmax()) + 1
     quiet = launch(deck(tmp_path, paths, "run 0\n", f"devi_warn {1.01 * most} devi_dump {1.01 * most}"), str(tmp_path))
-    assert "differs by" not in quiet and not (tmp_path / "deviation.dump").exists()
+    assert "the deviation of the force" not in quiet and not (tmp_path / "deviation.dump").exists()
     said = launch(
         deck(tmp_path, paths, "run 0\n", f"devi_warn {0.99 * most} devi_dump {0.99 * most}"), str(tmp_path), 2
     )
-    assert f"WARNING: pair_style mlff: in step 0 the force on atom {worst} differs by" in said
+    assert f"WARNING: pair_style mlff: in step 0 the deviation of the force on atom {worst} is" in said
     close(read_dump(tmp_path / "deviation.dump")[:, 5], atoms, 1e-6 * most, "dump")
     for ranks in (1, 2):
         error = fails(deck(tmp_path, paths, "run 0\n", f"devi_stop {0.99 * most}"), tmp_path, ranks)
-        assert f"on atom {worst} differs by" in error and "devi_stop" in error
+        assert f"on atom {worst} is" in error and "devi_stop" in error
 
 
 @pytest.mark.parametrize("ranks", (1, 2, 4))
@@ -234,11 +234,67 @@ def test_with_other_commands(committees, tmp_path):
     assert "written with model" in fails(again.format(" ".join(paths[::-1])), tmp_path)
 
 
+TRIALS = {
+    "line search": "min_style cg\nminimize 0 0 12 100\n",
+    "steepest descent": "min_style sd\nmin_modify dmax 0.5\nminimize 0 0 8 100\n",
+    "fire": "min_style fire\nminimize 0 0 12 100\n",
+    "swaps": "fix move all nve\ntimestep 1e-5\nfix s all atom/swap 2 10 3321 1e6 ke no types 1 2\nrun 9\n",
+    "flips": "fix move all nve\ntimestep 1e-5\nfix d all deform 1 xy erate 20000 flip yes\nrun 9\n",
+}
+
+
+@pytest.mark.parametrize("ranks", (1, 2))
+@pytest.mark.parametrize("kind", TRIALS)
+def test_trials_are_not_measured(committees, tmp_path, kind, ranks):
+    """File and thresholds are about the structure that a step ends with, which rerun evaluates alone."""
+    paths, options = committees["shorter cutoff"], "domain ignore out_freq 1 out_file md.out"
+    dump = "dump d all custom 1 frames.dump id type x y z\ndump_modify d format float %.17g sort id\nthermo 1\n"
+    again = "rerun frames.dump dump x y z purge yes add yes replace no\n"
+    launch(deck(tmp_path, paths, dump + TRIALS[kind] + "undump d\n" + again, options), str(tmp_path), ranks)
+    rows = np.loadtxt(tmp_path / "md.out")
+    n = len(rows) // 2
+    assert n > 4 and rows[:n, 0].tolist() == rows[n:, 0].tolist() == list(range(n))
+    mine, other = rows[:n, 4:], rows[n:, 4:]
+    if kind == "flips":  # the frame of a step has the box of the next one
+        mine, other = mine[1:], other[:-1]
+    close(other, mine, 1e-4 * rows[:, 4].max(), "deviation of forces")
+    assert np.ptp(rows[:n, 4]) > 1e-3 * rows[0, 4]
+
+
+def test_a_structure_of_the_same_step(committees, tmp_path):
+    """Runs of no steps after a change are measured, and stop; equal networks are told apart from certain ones."""
+    paths = committees["shorter cutoff"]
+    atoms, _ = expected(*alone(paths, box(), tmp_path))
+    more = "run 0\nchange_box all x scale 0.93 y scale 0.93 z scale 0.93 remap\nrun 0\n"
+    launch(deck(tmp_path, paths, more, "domain ignore out_file md.out"), str(tmp_path))
+    rows = np.loadtxt(tmp_path / "md.out")
+    assert len(rows) == 2 and rows[1, 4] > 1.05 * atoms.max()
+    stop = f"domain ignore devi_stop {1.02 * atoms.max()}"
+    assert "devi_stop" in fails(deck(tmp_path, paths, more, stop), tmp_path)
+    header, network = modelfile.read(paths[0])
+    modelfile.write(
+        str(tmp_path / "same"),
+        {
+            **header,
+            "domain": {
+                "elements": ["H", "C", "O"],
+                "min_distance": 0.1,
+                "description": "the same network",
+                "temperature": [1, 900],
+            },
+        },
+        network,
+    )
+    said = launch(deck(tmp_path, [paths[0], "same.yaml"], "run 0\n", "out_file same.out"), str(tmp_path))
+    assert "WARNING: pair_style mlff: all models give the same forces" in said
+
+
 @pytest.mark.parametrize(
     "words,options,text",
     (
         ("{a} {b} {a} O H", "", "are the same model"),
         ("{a} {b} O", "", "1 elements after the model file"),
+        ("{a} b.yml O H", "", "`b.yml` is not an element; if it is a further model file, its name must end in .yaml"),
         ("{a} O {b} H", "", "comes after element O"),
         ("{a} missing.yaml O H", "", "model 2: cannot read model file 'missing.yaml'"),
         ("{a} {al} O H", "", "model 2: "),

@@ -108,16 +108,16 @@ def test_thresholds(model, apart, tmp_path):
     largest, worst = atoms.max(), int(atoms.argmax()) + 1
     below, above = 0.99 * largest, 1.01 * largest
     quiet = devi(model, f"devi_warn {above} devi_dump {above} devi_stop {above}", tmp_path)
-    assert "differs by" not in quiet and not (tmp_path / "deviation.dump").exists()
+    assert "the deviation of the force" not in quiet and not (tmp_path / "deviation.dump").exists()
     output = devi(model, f"devi_warn {below} devi_dump {below} dump_file frames.dump", tmp_path, ranks=2)
-    assert f"WARNING: pair_style mlff: in step 0 the force on atom {worst} differs by" in output
+    assert f"WARNING: pair_style mlff: in step 0 the deviation of the force on atom {worst} is" in output
     frame = read_dump(tmp_path / "frames.dump")
     close(frame[:, 0], np.arange(1, len(atoms) + 1), 0, "IDs")
     close(frame[:, 5], atoms, 1e-6 * largest, "deviations")
     case = Case("stop", box(), mlff(model, options=f"precision fp64 devi_stop {below} dump_file last.dump"))
     for ranks in (1, 2):
         error = fails(case.text(str(tmp_path), single_point=False) + "run 0\n", tmp_path, ranks)
-        assert f"on atom {worst} differs by" in error and "devi_stop" in error and "last.dump" in error
+        assert f"on atom {worst} is" in error and "devi_stop" in error and "last.dump" in error
     assert len(read_dump(tmp_path / "last.dump")) == len(atoms)
     # read_dump reads the frame, with the same box
     text = f"{CLEAR}units metal\nlattice none 1.0\nregion all prism 0 1 0 1 0 1 0 0 0\ncreate_box 2 all\nmass * 1.0\n"
