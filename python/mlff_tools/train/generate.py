@@ -11,7 +11,7 @@ import re
 import typing
 
 from ..model.modelfile import find_model, read_head
-from . import build, dynamics, labels, splits
+from . import build, copies, dynamics, labels, splits
 from .extxyz import FrameError, plain, quoted, tag
 from .liquids import read_molecule
 from .potentials import Programs, potential
@@ -187,12 +187,22 @@ def _items(recipe, items, teacher, programs):
     return [Item(recipe, 0, {"files": [teacher["labels"]]}, teacher, frames=found)]
 
 
+def _without_copies(frames, before):
+    """Frames that are held out without those that are copies of others before, as another vacancy of a crystal."""
+    pairs = copies.find([*before, *frames], [False] * len(before) + [True] * len(frames))
+    bad = {i - len(before) for i, _ in pairs}
+    return [f for k, f in enumerate(frames) if k not in bad]
+
+
 def _built(made):
     """Built frames of each item; a structure that an item before has, too, as the crystal of two items, is left out."""
     seen, out = set(), []
     for item in made:
         frames = [(labels.structure_key(f), f) for f in item.frames()]
-        out.append([f for key, f in frames if key not in seen or "files" in item.item])
+        mine = [f for key, f in frames if key not in seen or "files" in item.item]
+        if item.item.get("split") == "test" and "files" not in item.item:
+            mine = _without_copies(mine, [f for one in out for f in one if tag(f, "split") != "test"])
+        out.append(mine)
         seen |= {key for key, _ in frames}
     return out
 
