@@ -74,6 +74,7 @@ def test_my_student(tmp_path):
     assert {row["quantity"] for row in certificate["bars"]} == {"forces", "lattice_constant", "bulk_modulus", "speedup"}
 
 
+@only
 def test_my_script(tmp_path):
     """A tiny network on few frames, and a short script: whether it passes after one round is not looked at."""
     if not TORCH:

@@ -334,6 +334,7 @@ def test_labels_of_another_teacher(tmp_path):
 
 
 @needs_torch
+@nightly.only
 def test_a_loop_that_is_killed(tmp_path):
     """A loop that is killed ends with the bits of one that was not."""
     recipe = prepare(tmp_path)
@@ -343,7 +344,7 @@ def test_a_loop_that_is_killed(tmp_path):
     whole, rng, killed = kills.Changes(tmp_path / "whole"), random.Random(5), 0
     process = start(tmp_path, recipe, "--out", "whole", *loop)
     assert kills.kill_when(process.pid, whole) in (0, 1), process.communicate()[0]
-    for _ in range(10 if nightly.NIGHTLY else 2):
+    for _ in range(10):
         process = start(tmp_path, recipe, "--out", "killed", *loop)
         changes = kills.Changes(tmp_path / "killed", rng.uniform(0.1, 0.7) * whole.count)
         killed += kills.kill_when(process.pid, changes, rng.uniform(0.0, 0.05)) == kills.KILLED

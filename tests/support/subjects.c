@@ -31,7 +31,7 @@ const test_arch *arch_named(const char *name)
  * first test. */
 static void find_subjects(void)
 {
-  const int each = test_cases(1, 0) ? 1 : 3; /* of the variants */
+  const int each = test_cases(1, 0) ? 1 : 5; /* of the variants */
   n_subjects = 0;
   for (int k = 0; mlff_archs[k]; k++) {
     const test_arch *arch = arch_named(mlff_archs[k]->name);

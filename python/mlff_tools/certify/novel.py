@@ -266,7 +266,7 @@ def _rows(job, frames, forces):
 def measure(job):
     block, name = job.head.get("uncertainty"), job.head["name"]
     if not block:
-        raise NotMeasured(f"the model has no uncertainty of atoms: `mlff uncertainty {name} LABELS.xyz`")
+        raise NotMeasured(f"the model has no uncertainty of atoms: `mlff uncertainty {name} LABELS.xyz` [mlff-44]")
     if block["unit"] != "eV/A":
         raise NotMeasured(
             f"the uncertainty is relative: give labels with forces to `mlff uncertainty {name} LABELS.xyz`"
