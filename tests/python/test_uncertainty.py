@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import mlff
+from mlff_tools.bench import profiles
 from mlff_tools.certify import uncertainty
 from mlff_tools.model import modelfile
 from mlff_tools.train import teachers
@@ -261,6 +262,7 @@ def test_certificate_follows(frames, tmp_path):
     after, found = modelfile.read_head(model), json.loads(place.read_text(encoding="utf-8"))
     assert found["model"]["sha256"] == teachers.network_digest(after) != teachers.network_digest(head)
     assert found["verdict"] == "PASS" and found["model"]["weights_sha256"] == after["weights"]["sha256"]
+    assert place.read_text(encoding="utf-8") == profiles.dumps(found) + "\n"  # the lines of all certificates
     other = copy_model(tmp_path)
     place.write_text(json.dumps({"model": {"sha256": "of another network"}}), encoding="utf-8")
     assert uncertainty.main([str(other), str(frames[0])]) == 0

@@ -24,9 +24,9 @@ import numpy as np
 from mlff import Error
 from mlff.model import Model
 
+from ..bench import profiles
 from ..command_line import one_line
 from ..model import modelfile
-from ..model.files import write_bytes
 from ..model.modelfile import ModelError
 from ..train import extxyz
 from ..train.teachers import network_digest
@@ -66,6 +66,11 @@ def split_frames(frames):
     return train, held, []
 
 
+def force_errors(forces, labels):
+    """[n] root mean square over the components of each atom."""
+    return np.sqrt(((forces - labels) ** 2).mean(1))
+
+
 def evaluate(model, frames, features=True):
     """One dict for each frame: elements [n]; features [n, width]; errors [n] eV/A, root mean square over components, or
     None without forces; uncertainties [n] or None; names of its group and its trajectory."""
@@ -75,7 +80,7 @@ def evaluate(model, frames, features=True):
             result = model.evaluate(f["elements"], f["positions"], f["cell"], features=features)
         except Error as e:
             raise ModelError(f"{f.get('source', 'a frame')}: {e}") from e
-        off = None if f["forces"] is None else np.sqrt(((result.forces - f["forces"]) ** 2).mean(1))
+        off = None if f["forces"] is None else force_errors(result.forces, f["forces"])
         rows.append(
             {
                 "elements": np.array(f["elements"]),
@@ -103,8 +108,13 @@ def whiten(features):
     return np.vstack([lower, -mean @ lower])
 
 
+def whitened(matrix, features):
+    """A (f - m) of features [n, width]: points whose lengths are the distances."""
+    return features @ matrix[:-1] + matrix[-1]
+
+
 def distance(matrix, features):
-    return np.linalg.norm(features @ matrix[:-1] + matrix[-1], axis=1)
+    return np.linalg.norm(whitened(matrix, features), axis=1)
 
 
 def _matrices(train):
@@ -281,7 +291,7 @@ def renew_certificate(path, before, after):
         weights_sha256=after["weights"]["sha256"],
         header_sha256=after[modelfile.header.KEY],
     )
-    write_bytes(place, (json.dumps(found, indent=1) + "\n").encode("ascii"))
+    profiles.write_json(place, found)
     return place
 
 
