@@ -190,27 +190,15 @@ def _frames(path):
         while f.readline().startswith("ITEM: TIMESTEP"):
             step = int(f.readline())
             f.readline()
-            n, head = int(f.readline()), f.readline()
-            box = np.array([f.readline().split() for _ in range(3)], float)
+            n, _ = int(f.readline()), f.readline()
+            _, cell = lammps_data.dump_box([f.readline() for _ in range(3)])
             f.readline()
             lines = [f.readline() for _ in range(n)]
             if not lines[-1].endswith("\n"):
                 break
             x = np.array([line.split()[1:4] for line in lines], float)
-            out[step] = x, _cell(box, "xy xz yz" in head)
+            out[step] = x, cell
     return out
-
-
-def _cell(box, tilted):
-    low, high = box[:, 0].copy(), box[:, 1].copy()
-    if not tilted:
-        return np.diag(high - low)
-    xy, xz, yz = box[:, 2]
-    low[0] -= min(0, xy, xz, xy + xz)
-    high[0] -= max(0, xy, xz, xy + xz)
-    low[1] -= min(0, yz)
-    high[1] -= max(0, yz)
-    return np.array([[high[0] - low[0], 0, 0], [xy, high[1] - low[1], 0], [xz, yz, high[2] - low[2]]])
 
 
 def ends(p):

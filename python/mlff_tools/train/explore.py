@@ -20,6 +20,7 @@ import numpy as np
 from ..model import lammps
 from ..model.files import write_input
 from ..model.modelfile import NUMBERS, ModelError
+from .lammps_data import dump_box
 from .teachers import digest
 
 OWN = ("domain", "out_file", "out_freq", "devi_warn", "devi_dump", "devi_stop", "dump_file")
@@ -313,16 +314,11 @@ def box_of(lines, positions):
     """(positions, cell) of the lines of the box in a dump. Boxes that are periodic in some directions only have
     VACUUM in the others."""
     periodic = [word.startswith("p") for word in lines[0].split()[-3:]]
-    rows = np.array([[float(word) for word in line.split()] for line in lines[1:]])
-    xy, xz, yz = rows[:, 2] if rows.shape[1] == 3 else (0.0, 0.0, 0.0)
-    low = rows[:, 0] - [min(0, xy, xz, xy + xz), min(0, yz), 0]
-    high = rows[:, 1] - [max(0, xy, xz, xy + xz), max(0, yz), 0]
     if not any(periodic):
         return positions, None
+    low, cell = dump_box(lines[1:])
     for d in range(3):
         if not periodic[d]:
             low[d] = positions[:, d].min()
-            high[d] = positions[:, d].max() + VACUUM
-    cell = np.diag(high - low)
-    cell[1, 0], cell[2, 0], cell[2, 1] = xy, xz, yz
+            cell[d, d] = positions[:, d].max() + VACUUM - low[d]
     return positions - low, cell

@@ -73,7 +73,7 @@ def dump_text(frame):
     return "\n".join(lines) + "\n"
 
 
-def _dump_box(lines):
+def dump_box(lines):
     """(low [3], cell) of the three lines of bounds in a dump."""
     rows = np.array([[float(word) for word in line.split()] for line in lines])
     xy, xz, yz = rows[:, 2] if rows.shape[1] == 3 else (0.0, 0.0, 0.0)
@@ -99,7 +99,7 @@ def parse_dump(text, frame):
         table = np.array(rows, float)
         if (table[:, 0] != np.arange(1, n + 1)).any():
             raise FrameError(f"{frame['source']}: a dump of LAMMPS has other atoms than the structure")
-        low, cell = _dump_box(lines[k + 5 : k + 8])
+        low, cell = dump_box(lines[k + 5 : k + 8])
         x = table[:, 1:] if change is None else (table[:, 1:] - low) @ q.T
         out.append((int(lines[k + 1]), x, None if change is None else change @ cell @ q.T))
     return out
