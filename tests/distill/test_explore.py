@@ -15,7 +15,7 @@ from test_distill import MODELS, SMALL, SW, distill, needs_torch, start, write
 
 from mlff_tools.model import modelfile
 from mlff_tools.model.lammps import find_lmp, find_plugin
-from mlff_tools.train import explore, explore_rounds, extxyz, job, labelling, labels, recipe_rounds, rounds
+from mlff_tools.train import copies, explore, explore_rounds, extxyz, job, labelling, labels, recipe_rounds, rounds
 from mlff_tools.train.process import TeacherError
 from mlff_tools.train.recipe import RecipeError
 
@@ -214,7 +214,7 @@ def test_copies_of_frames_of_another_split_are_left_out():
     test = {**one, "info": {"split": "test"}, "name": "test"}
     moved = {**one, "positions": one["positions"] + 1.0, "info": {"split": "train"}, "name": "moved"}
     other = {**frames_at(0.1, 1, 2)[0], "info": {"split": "train"}, "name": "other"}
-    assert [f["name"] for f in explore_rounds.without_copies([moved, other], [test])] == ["other"]
+    assert [f["name"] for f in copies.without([moved, other], [test])] == ["other"]
 
 
 def test_a_student_without_an_uncertainty(tmp_path):

@@ -107,6 +107,13 @@ def find(frames, chosen):
     return out
 
 
+def without(frames, others):
+    """The frames without those that have a copy, among them and `others`, on the other side of split=test."""
+    both = [*others, *frames]
+    bad = {k for pair in find(both, [tag(f, "split") == "test" for f in both]) for k in pair}
+    return [f for k, f in enumerate(frames, len(others)) if k not in bad]
+
+
 def error(frames, pairs):
     """What pairs of copies on both sides are, as a FrameError."""
     (i, j), more = pairs[0], len({i for i, _ in pairs}) - 1

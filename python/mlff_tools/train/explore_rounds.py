@@ -87,7 +87,7 @@ def _thinned(run, k, before, section, frames, found):
     for number, f in enumerate(different, 1):
         tags["name"] = extxyz.quoted(f"round {k}, frame {number}, {f['name']}")
         chosen.append({**f, "info": {**f["info"], **tags}})
-    chosen = without_copies(rounds.marked(chosen, k), held)
+    chosen = copies.without(rounds.marked(chosen, k), held)
     if not chosen:
         raise explore.ScriptError(
             f"{script.path}: each of {len(frames)} frames above the limit is labelled already, or has atoms closer "
@@ -98,15 +98,6 @@ def _thinned(run, k, before, section, frames, found):
     text += f"; {found['absurd']} are known or have atoms too close" if found["absurd"] else ""
     run.write(f"{text}; {len(chosen)} are labelled, of {largest} atoms")
     return chosen
-
-
-def without_copies(frames, held):
-    """The frames without copies of frames of another split."""
-    both = [*held, *frames]
-    test = [extxyz.tag(f, "split") == "test" for f in both]
-    pairs = copies.find(both, test) if any(test) and not all(test) else []
-    bad = {i for pair in pairs for i in pair}
-    return [f for i, f in enumerate(frames, len(held)) if i not in bad]
 
 
 def _chosen(run, k, before, section):

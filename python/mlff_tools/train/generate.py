@@ -187,21 +187,14 @@ def _items(recipe, items, teacher, programs):
     return [Item(recipe, 0, {"files": [teacher["labels"]]}, teacher, frames=found)]
 
 
-def _without_copies(frames, before):
-    """Frames that are held out without those that are copies of others before, as another vacancy of a crystal."""
-    pairs = copies.find([*before, *frames], [False] * len(before) + [True] * len(frames))
-    bad = {i - len(before) for i, _ in pairs}
-    return [f for k, f in enumerate(frames) if k not in bad]
-
-
 def _built(made):
     """Built frames of each item; a structure that an item before has, too, as the crystal of two items, is left out."""
     seen, out = set(), []
     for item in made:
         frames = [(labels.structure_key(f), f) for f in item.frames()]
         mine = [f for key, f in frames if key not in seen or "files" in item.item]
-        if item.item.get("split") == "test" and "files" not in item.item:
-            mine = _without_copies(mine, [f for one in out for f in one if tag(f, "split") != "test"])
+        if item.item.get("split") == "test" and "files" not in item.item:  # as another vacancy of a crystal
+            mine = copies.without(mine, list(itertools.chain(*out)))
         out.append(mine)
         seen |= {key for key, _ in frames}
     return out

@@ -12,7 +12,7 @@ import os
 import re
 
 from ..model.modelfile import ModelError
-from . import explore_rounds, extxyz, job, labels, rounds
+from . import copies, extxyz, job, labels, rounds
 from .job import read_json, write_json
 
 
@@ -79,7 +79,7 @@ class Continue(Added):
         report = read_json(run.path(f"round-{first}", "round.json")) or {}
         if "frames" not in report:
             os.makedirs(run.path(f"round-{first}"), exist_ok=True)
-            frames, refused = explore_rounds.without_copies(self.marked(run, first), run.held(first)), []
+            frames, refused = copies.without(self.marked(run, first), run.held(first)), []
             if self.labelled:
                 run.take_labels(frames)
             else:
