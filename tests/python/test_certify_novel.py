@@ -101,7 +101,7 @@ def test_molecules_are_whole():
 
 
 def test_molecules_of_the_training():
-    """They are not novel, whatever a system is called; others appear once, not once for each system."""
+    """They are not novel under any name of a system; others appear once, not once for each system."""
     water = build({"liquid": {"molecules": {"water": 8}, "density": 1.0}, "seed": 1}, "here")[0]
     labelled = build({"liquid": {"molecules": {"methanol": 4}, "density": 0.8}, "seed": 1}, "here")[0]
     made_of = systems.System("liquid", "liquid", water, 300, 1), systems.System("another", "liquid", water, 300, 1)

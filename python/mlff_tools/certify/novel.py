@@ -6,7 +6,7 @@ import numpy as np
 
 from ..convert.short_range import RADII
 from ..model import structures
-from ..train import lattices
+from ..train import dataset, lattices
 from ..train.build import disturbed
 from ..train.extxyz import tag
 from ..train.labels import structure_key
@@ -112,12 +112,11 @@ def other_lattices(frame):
     for name, sites in lattices.LATTICES.items():
         if len(sites) != len(elements):
             continue
-        constant = lengths = (volume * sum(map(len, sites))) ** (1 / 3)
+        constant = (volume * sum(map(len, sites))) ** (1 / 3)
         if name == "hcp":  # spheres in contact
             constant = 2 ** (-1 / 6) * constant * np.array([1.0, (8 / 3) ** 0.5])
-            lengths = constant[[0, 0, 1]]
-        times = np.ceil(SLAB / (lengths * np.ones(3))).astype(int)
-        out.append((name, lattices.crystal(name, elements, constant, times)))
+        unit = lattices.crystal(name, elements, constant)
+        out.append((name, lattice.repeated(unit, lattice.times_for(unit["cell"], SLAB))))
     return [(name, other) for name, other in out if not _alike(frame, other)]
 
 
@@ -208,9 +207,8 @@ def _hot(job, system):
 
 
 def _closest(frame):
-    d = np.linalg.norm(vectors(frame["positions"], frame["positions"], frame["cell"]), axis=-1)
-    np.fill_diagonal(d, np.inf)
-    return float(d.min()) if len(d) > 1 else np.inf
+    """The shortest distance, A; infinite beyond that of dataset.shortest_of."""
+    return min(dataset.shortest_of([frame], sorted(set(frame["elements"]))).values(), default=np.inf)
 
 
 def made(job):
@@ -257,7 +255,7 @@ def _rows(job, frames, forces):
     out = []
     for frame, other, mine in zip(frames, forces, job.model.evaluate(frames)):
         if other is not None:
-            off = np.sqrt(((mine["forces"] - np.array(other)) ** 2).mean(1))
+            off = uncertainty.force_errors(mine["forces"], np.array(other))
             more = {"group": frame["group"], "trajectory": tag(frame, "trajectory")}
             out.append({"errors": off, "uncertainties": mine["uncertainties"], **more})
     return out

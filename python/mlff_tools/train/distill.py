@@ -1,8 +1,8 @@
 """mlff distill RECIPE.yaml: from structures and a teacher to a trained and certified model.
 
-Sections of the recipe: name, structures, teacher, student, and optionally training, inner, rounds, bars and certify
-(docs/distillation.md). All files are in one folder, NAME by default. The same command continues a stopped run, with the
-same result.
+Sections of the recipe: name, structures, teacher, student, and optionally training, inner, rounds, committee, bars and
+certify (docs/distillation.md). All files are in one folder, NAME by default. The same command continues a stopped run,
+with the same result.
 
 --explore runs a LAMMPS script of yours with the student. Frames whose uncertainty is above its limit are labelled and
 trained on, and the script is run again until it has none. --continue trains on frames that you give. RECIPE.yaml may

@@ -48,11 +48,8 @@ DEFAULTS = {
     "script": None,
 }
 SCRIPT = {
+    **{key: DEFAULTS[key] for key in ("frames", "steps", "learning_rate", "script")},
     "count": 5,
-    "frames": 50,
-    "steps": 4000,
-    "learning_rate": None,
-    "script": None,
     "variables": {},
     "passes": 1,
     "check_every": 10,

@@ -78,17 +78,16 @@ def most_doubtful(runs, n, spread_of):
     return [frames[place][1] for place in sorted(chosen)]
 
 
-def _environments(frames, path):
+def _environments(frames, path, tensors):
     """{element: (points [A, width], frame [A])} of the ATOMS most uncertain atoms of each frame. The length of a
-    point is the uncertainty of the atom, eV/A."""
-    model, (head, tensors) = Model(path, domain="ignore", self_test=False), modelfile.read(path)
-    known = {e: np.asarray(tensors[f"uncertainty.{e}"], float) for e in head["uncertainty"]["elements"]}
-    found = {}
+    point is the uncertainty of the atom, eV/A. tensors: of the model file `path`."""
+    model, prefix, found = Model(path, domain="ignore", self_test=False), "uncertainty.", {}
+    known = {k[len(prefix) :]: np.asarray(v, float) for k, v in tensors.items() if k.startswith(prefix)}
     for k, row in enumerate(uncertainty.evaluate(model, [{**f, "forces": None} for f in frames])):
         most = np.argsort(-row["uncertainties"], kind="stable")[:ATOMS]
         for element in sorted({str(e) for e in row["elements"][most]} & set(known)):
             mine = most[row["elements"][most] == element]
-            points = row["features"][mine] @ known[element][:-1] + known[element][-1]
+            points = uncertainty.whitened(known[element], row["features"][mine])
             found.setdefault(element, []).append((points, np.full(len(mine), k)))
     return {e: tuple(map(np.concatenate, zip(*parts))) for e, parts in found.items()}
 
@@ -96,8 +95,8 @@ def _environments(frames, path):
 def most_different(frames, n, path):
     """Up to n frames, the most different first: each has the atom that is farthest from the training set and from the
     frames before it, in the units of the uncertainty of the model file `path`. The last ones are not alike (ALIKE)."""
-    limit, chosen = modelfile.read_head(path)["uncertainty"]["limit"], []
-    environments = _environments(frames, path)
+    head, tensors = modelfile.read(path)
+    limit, chosen, environments = head["uncertainty"]["limit"], [], _environments(frames, path, tensors)
     apart = {e: np.linalg.norm(points, axis=1) for e, (points, _) in environments.items()}
     while len(chosen) < min(n, len(frames)):
         largest = np.zeros(len(frames))
