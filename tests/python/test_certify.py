@@ -82,6 +82,26 @@ def verdicts(found):
     return {f"{b['quantity']} {b['group']}": b["verdict"] for b in found["bars"]}
 
 
+def test_the_kind_of_material(place, capsys):
+    """Its bars judge beside those of the recipe, whose looser one is said in red; what is not measured is undecided."""
+    words = recipe(place, {"forces": "9 %"}, {"mlff": STUDENT})
+    text = (place / "r.yaml").read_text()
+    (place / "r.yaml").write_text(text + "kind: liquid\n")
+    status, found = certify([*words, "--measure", "errors"])
+    assert status == 3 and found["verdict"] == "UNDECIDED" and found["kind"] == "liquid"
+    assert [(b["from"], b["verdict"]) for b in found["bars"] if b["quantity"] == "forces"] == [
+        ("liquid", "PASS"),
+        ("recipe", "PASS"),
+    ]
+    assert verdicts(found)["density all"] == "not measured"
+    assert "undecided, 1 loosened by the recipe (kind: liquid)" in found["verdict_text"]
+    assert "forces (all): the recipe's bar 9 % is looser than the kind's 6 %" in capsys.readouterr().out
+    assert '<span class="fail">loosened: 6 %</span>' in (place / "c.html").read_text()
+    (place / "r.yaml").write_text(text + "kind: gas\n")
+    assert command.main([STUDENT, *words]) == 2
+    assert "kind: is 'gas'; allowed is one of metal" in capsys.readouterr().err
+
+
 def test_what_a_model_does_not_say():
     """Is null in the certificate."""
     head = {"elements": ["H", "O"], "cutoff": 4.0, "domain": {"elements": ["H", "O"], "temperature": [200, 400]}}
@@ -260,7 +280,7 @@ def test_a_teacher_that_cannot_run(place):
     words = recipe(place, bars, {"labels": "labels.xyz"})
     status, found = certify([words[0], "-o", "c.html", "--measure", "errors,liquids,speed,beyond"])
     said = verdicts(found)
-    assert status == 1 and said["forces all"] == "PASS" and said["speedup water"] == "not measured"
+    assert status == 3 and said["forces all"] == "PASS" and said["speedup water"] == "not measured"
     assert said["density water"] == "not measured"
     assert "which LAMMPS cannot run" in rows_of(found, "density")["water"]["teacher_note"]
     assert "file of labels" in rows_of(found, "speedup")["water"]["note"]

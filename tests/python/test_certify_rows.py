@@ -1,13 +1,15 @@
 """Verdicts of certificates on bars, and the sections bars and certify of recipes."""
 
 import math
+import os
 
+import helpers
 import pytest
 
 from mlff_tools.certify import rows
 from mlff_tools.certify.rows import FAIL, NOT, PASS, SHORT, row, verdict
 from mlff_tools.ensemble.statistics import Estimate
-from mlff_tools.train import recipe, recipe_certify
+from mlff_tools.train import kinds, recipe, recipe_certify
 from mlff_tools.train.recipe import RecipeError
 
 
@@ -87,7 +89,7 @@ def test_bars_of_groups():
     assert "there are 300 K, all, element O" in judged[3]["text"]
     assert judged[7]["text"] == "LAMMPS was not found" and judged[8]["text"] == "nothing to measure it with"
     assert rows.overall(judged) == FAIL and rows.overall(judged[:2]) == PASS and rows.overall([]) == "NO BARS"
-    assert rows.overall(judged[:1] + judged[7:8]) == FAIL  # not measured is not met
+    assert rows.overall(judged[:1] + judged[7:8]) == "UNDECIDED"  # not measured is not met
 
 
 def write(tmp_path, text):
@@ -154,3 +156,58 @@ def test_every_quantity_is_of_a_measurement():
     for name, quantity in recipe_certify.QUANTITIES.items():
         assert quantity.kind in ("most", "near", "least", "to", "word"), name
         assert (quantity.target is not None) == (quantity.kind in ("to", "word")), name
+
+
+def test_the_kind_judges_whatever_the_recipe_says():
+    """Bars of the kind stay where the recipe has none, or a looser one, which is counted; a tighter one is one more."""
+    found = [
+        row("forces", "all", 40.0, 1.0, scale=500.0),
+        row("lattice_constant", "Al fcc a", 4.04, teacher=4.03),
+        row("vacancy_energy", "Al fcc", 0.65, teacher=0.60),
+        row("vacancy_energy", "NaCl rocksalt", None, applies=False),
+        row("roc_area", "all", 0.97, 0.01),
+    ]
+    bars = {"forces": {"all": "12 %"}, "lattice_constant": {"all": "0.1 %"}, "roc_area": {"all": 0.9}}
+    judged = rows.judge(found, bars, {}, "metal")
+    said = {(b["quantity"], b["from"]): (b["verdict"], b["looser"]) for b in judged}
+    assert said["forces", "metal"] == (PASS, None) and said["forces", "recipe"] == (PASS, "10 %")
+    assert said["lattice_constant", "metal"] == (FAIL, None) and said["lattice_constant", "recipe"] == (FAIL, None)
+    assert said["roc_area", "metal"] == (PASS, None) and said["roc_area", "recipe"] == (PASS, 0.95)
+    assert said["nve_drift", "metal"] == (NOT, None)  # it was not measured, and the kind asks
+    assert [b["group"] for b in judged if b["quantity"] == "vacancy_energy"] == ["Al fcc"]
+    assert ", 2 loosened by the recipe (kind: metal)" in rows.summary(judged, "metal")
+    assert "no kind: bars of the recipe only" in rows.summary(rows.judge(found, bars, {}), None)
+    assert rows.overall(judged) == FAIL
+    assert rows.overall([b for b in judged if b["verdict"] != FAIL]) == "UNDECIDED"
+
+
+def test_what_would_decide():
+    """A bar within the interval: how many times as many data, where the value stays."""
+    assert verdict(row("forces", "all", 44.0, 2.0), 45) == (
+        SHORT,
+        "44 meV/A, 95 % interval 42 to 46: about 4 times as many data would decide",
+    )
+    assert "would decide" not in verdict(row("forces", "all", 45.0, 2.0), 45)[1]
+
+
+def test_a_kind_has_bars_that_exist():
+    for name, bars in kinds.KINDS.items():
+        quantities = [b.quantity for b in bars]
+        assert len(set(quantities)) == len(quantities), name
+        for b in bars:
+            quantity = recipe_certify.QUANTITIES.get(b.quantity)
+            assert quantity is None or recipe_certify.limit(b.value, quantity) is not None, (name, b)
+
+
+def test_the_page_of_kinds_is_true():
+    """docs/certificate.md: the table of the bars of each kind."""
+    with open(os.path.join(helpers.ROOT, "docs", "certificate.md"), encoding="utf-8") as f:
+        text = f.read()
+    table = [[c.strip() for c in line.strip("|\n").split("|")] for line in text.splitlines() if line.startswith("|")]
+    first = next(k for k, cells in enumerate(table) if cells[1:-1] == list(kinds.KINDS))
+    wanted = {}
+    for column, bars in enumerate(kinds.KINDS.values(), 1):
+        for b in bars:
+            cells = wanted.setdefault(b.quantity, [f"`{b.quantity}`", "", "", "", "", "", b.reason])
+            cells[column] = str(b.value)
+    assert table[first + 2 : first + 2 + len(wanted)] == list(wanted.values())

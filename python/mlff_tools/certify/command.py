@@ -1,10 +1,11 @@
-"""Certificate of a model: `mlff certify MODEL [RECIPE]` writes one HTML page and one JSON file, PASS or FAIL.
+"""Certificate of a model: `mlff certify MODEL [RECIPE]` writes an HTML page and a JSON file: PASS, FAIL or UNDECIDED.
 
 Measures errors on held-out labels, properties of liquids and crystals against the teacher, energy conservation,
-stability, behavior outside the domain, size transfer, speed and memory, and compares them with the bars of the recipe.
-A bar without a measurement is not met. The same command continues a stopped certificate; finished measurements are
+stability, behavior outside the domain, size transfer, speed and memory, and compares them with the bars of the
+kind of material and of the recipe. The same command continues a stopped certificate; finished measurements are
 kept in the work folder. `mlff certify --page NAME.json` only writes the page of an existing certificate.
-Exit status: 0 all bars are met or there are none, 1 a bar is not met, 2 the certificate could not be made.
+Exit status: 0 all bars are met or there are none, 1 a bar is missed, 2 the certificate could not be made, 3 no bar is
+missed, but some are undecided.
 docs/certificate.md explains the numbers.
 """
 
@@ -29,10 +30,10 @@ EXAMPLES = """examples:
 
 
 def read_recipe(path):
-    """(Recipe or None, bars, settings, section teacher or None), checked."""
+    """(Recipe or None, bars, settings, section teacher or None, kind or None), checked."""
     if not path:
         empty = dict(recipe_certify.DEFAULTS, timestep=None, measure=None, systems=None, quick=False)
-        return None, {}, empty, None
+        return None, {}, empty, None, None
     found = recipe.Recipe(path, recipe.EXAMPLE)
     if not isinstance(found.value, dict):
         raise recipe.RecipeError(f"{path}: must be a mapping with bars, certify, teacher, structures")
@@ -40,7 +41,7 @@ def read_recipe(path):
     teacher = recipe.teacher(found) if "teacher" in found.value else None
     if "structures" in found.value:
         recipe_structures.structures(found, teacher or {"mlff": "none"})
-    return found, bars, settings, teacher
+    return found, bars, settings, teacher, recipe_certify.kind(found)
 
 
 def override(settings, args):
@@ -116,7 +117,7 @@ def _domain(head, test):
 
 def prepare(args, write):
     """(Job, bars); the caller closes what the job holds."""
-    found, bars, settings, wanted = read_recipe(args.recipe)
+    found, bars, settings, wanted, kind = read_recipe(args.recipe)
     settings = override(settings, args)
     if found:
         _check_systems(found, settings)
@@ -155,7 +156,7 @@ def prepare(args, write):
         raise
     made = job.Job(model, teacher, why, found_systems, frames, test, settings, work, lmp, programs)
     made.path, made.labels_path, made.head, made.domain = args.model, path, head, spanned
-    made.notes = notes
+    made.notes, made.kind = notes, kind
     return made, bars
 
 
@@ -176,11 +177,10 @@ def _teacher(made):
 def certificate(made, bars, found):
     """The JSON."""
     all_rows = [r for m in found.values() for r in m["rows"]]
-    judged = rows.judge(all_rows, bars, {name: m["why"] for name, m in found.items() if m.get("why")})
+    judged = rows.judge(all_rows, bars, {name: m["why"] for name, m in found.items() if m.get("why")}, made.kind)
     verdict, quick = rows.overall(judged), made.settings["quick"]
-    passed = sum(b["verdict"] == rows.PASS for b in judged)
-    text = f"{'QUICK ' if quick else ''}{verdict}: {passed} of {len(judged)} bars met"
-    text = text if judged else f"{'QUICK, ' if quick else ''}NO BARS: measured, no bars to compare with"
+    text = rows.summary(judged, made.kind)
+    text = f"{'QUICK ' if quick else ''}{verdict}: {text}"
     seconds = sum(m.get("seconds") or 0 for m in found.values())
     hours = f"{seconds / 3600:.2g} hours" if seconds > 3600 else f"{seconds:.3g} s"
     head = made.head
@@ -192,6 +192,7 @@ def certificate(made, bars, found):
             | {"weights_sha256": head["weights"]["sha256"], "header_sha256": head.get("header_sha256", "not hashed")}
             | {"file": os.path.basename(made.path)},
             "teacher": _teacher(made),
+            "kind": made.kind,
             "verdict": verdict,
             "quick": quick,
             "verdict_text": text,
@@ -226,7 +227,7 @@ def run(args):
     try:
         names = made.settings["measure"] or recipe_certify.MEASUREMENTS
         found = measurements.run(made, names)
-        if not bars and all(m["state"] != "measured" for m in found.values()):
+        if not bars and not made.kind and all(m["state"] != "measured" for m in found.values()):
             why = "; ".join(f"{n}: {found[n]['why']}" for n in names)
             advice = "" if made.systems else "; a RECIPE.yaml has systems: those of certify.systems, or its structures"
             raise CertifyError(f"nothing could be measured: {why}{advice}")
@@ -243,8 +244,12 @@ def run(args):
         if b["verdict"] != rows.PASS:
             why = f": {b['text']}" if b["text"] else ""
             print(f"  {b['quantity']} ({b['group']}), bar {b['bar']}: {b['verdict']}{why}")
+        if b["looser"] is not None:
+            print(
+                f"  {b['quantity']} ({b['group']}): the recipe's bar {b['bar']} is looser than the kind's {b['looser']}"
+            )
     print(f"certificate of {done['model']['name']}: {done['verdict_text']} ({out}.html)")
-    return 1 if done["verdict"] == rows.FAIL else 0
+    return {rows.FAIL: 1, rows.UNDECIDED: 3}.get(done["verdict"], 0)
 
 
 def read_certificate(path):

@@ -10,7 +10,7 @@ from ..train.domain import RANGES
 from ..train.recipe_certify import QUANTITIES
 from .measurements import ALL
 
-CLASS = {"PASS": "pass", "FAIL": "fail", "too short to say": "fail", "not measured": "fail"}
+CLASS = {"PASS": "pass", "FAIL": "fail", "too short to say": "warn", "not measured": "warn"}
 SIDES = {"model": "c0", "teacher": "c1"}
 
 
@@ -29,10 +29,17 @@ def _said(b):
     return f'<span class="{CLASS[b["verdict"]]}">{text(b["verdict"])}</span>'
 
 
+def _limit(value, quantity):
+    unit = QUANTITIES[quantity].unit
+    return value if isinstance(value, str) or not unit else f"{short(value)} {unit}"
+
+
 def _bar(b):
-    value = b["bar"] if isinstance(b["bar"], str) else short(b["bar"])
-    unit = QUANTITIES[b["quantity"]].unit
-    return text(value if isinstance(b["bar"], str) or not unit else f"{value} {unit}")
+    """The bar; that of the kind in red where the recipe has loosened it."""
+    said = text(_limit(b["bar"], b["quantity"]))
+    if b.get("looser") is None:
+        return said
+    return f'{said} <span class="fail">loosened: {text(_limit(b["looser"], b["quantity"]))}</span>'
 
 
 def bars(certificate):
@@ -43,10 +50,20 @@ def bars(certificate):
         link = f'<a href="#{quantity.measured_by}">{text(quantity.meaning)}</a>'
         value, other = _value(r.get("value"), r.get("error")), _teacher(r) if r else ""
         rows.append(
-            [link, text(b["group"]), value, other, text(quantity.unit), _bar(b), _said(b), text(b["text"] or "")]
+            [
+                link,
+                text(b["group"]),
+                value,
+                other,
+                text(quantity.unit),
+                _bar(b),
+                text(b.get("from", "recipe")),
+                _said(b),
+            ]
+            + [text(b["text"] or "")]
         )
     heads = [("quantity", "", True), ("of", "", True), ("model", "", False), ("teacher", "", False)]
-    heads += [("unit", "", True), ("bar", "", False), ("verdict", "", True), ("", "", True)]
+    heads += [("unit", "", True), ("bar", "", False), ("of the", "", True), ("verdict", "", True), ("", "", True)]
     return table(heads, rows).replace('<td class="t">', '<td class="t wrap">')
 
 
@@ -228,7 +245,7 @@ def page(certificate):
     """The page as text."""
     verdict, quick = certificate["verdict"], certificate["quick"]
     title = f"Certificate: {certificate['model']['name']}"
-    css = {"PASS": "good", "FAIL": "bad"}.get(verdict, "")
+    css = {"PASS": "good", "FAIL": "bad"}.get(verdict, "")  # UNDECIDED as a warning
     missed = [b for b in certificate["bars"] if b["verdict"] != "PASS"]
     words = ", ".join(dict.fromkeys(f"{b['quantity']} ({b['group']}): {b['verdict']}" for b in missed))
     banner = (
@@ -245,7 +262,7 @@ def page(certificate):
         f'<a href="#{k}">{text(ALL[k].title)}</a>' for k in certificate["measurements"]
     )
     table_of_bars = bars(certificate) if certificate["bars"] else "<p>The recipe has no bars.</p>"
-    lead = "Intervals are of 95 %. A bar that was not measured, or where the data are too short to say, is not met."
+    lead = "Intervals are of 95 %. A bar is undecided if it was not measured or the data are too short to say."
     return (
         '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'

@@ -3,8 +3,13 @@
 import math
 
 from ..ensemble.judge import FAIL, NOT, PASS, SHORT
+from ..train import recipe_certify
+from ..train.kinds import KINDS
 from ..train.recipe_certify import QUANTITIES, limit
 from .work import plain
+
+UNDECIDED = "UNDECIDED"
+MOST = 100  # times as many data: more are not worth the words
 
 
 def row(quantity, group, value, error=0.0, teacher=None, teacher_error=0.0, **more):
@@ -25,9 +30,10 @@ def of_estimate(quantity, group, found, teacher=None, **more):
     return row(quantity, group, found.value, found.error, *other, enough=enough, **more)
 
 
-def missing(quantity, group, why):
-    """A row that says why something was not measured."""
-    return row(quantity, group, None, note=why)
+def missing(quantity, group, why, applies=True):
+    """A row that says why something was not measured. applies: False for what the material does not have, which no bar
+    is about."""
+    return row(quantity, group, None, note=why, **({} if applies else {"applies": False}))
 
 
 def _number(value):
@@ -74,8 +80,16 @@ def verdict(r, bar):
     text = f"{value:.4g}{unit}, 95 % interval {low:.4g} to {high:.4g}" if high > low else f"{value:.4g}{unit}"
     good, bad = (low >= number, high < number) if quantity.kind == "least" else (high <= number, low > number)
     if r.get("enough") is False or not (good or bad):
-        return SHORT, text
+        return SHORT, text + _needed(low, value, high, number)
     return (PASS if good else FAIL), text
+
+
+def _needed(low, value, high, number):
+    """Words on how much more must be measured until the interval leaves the bar, if the value stays."""
+    half = max(high - value, value - low)
+    if not low < number < high or not math.isfinite(half) or abs(value - number) < half / MOST**0.5:
+        return ""
+    return f": about {max(2, math.ceil((half / (value - number)) ** 2))} times as many data would decide"
 
 
 def _matching(rows, group):
@@ -88,26 +102,60 @@ def _matching(rows, group):
     return [r for r in rows if words <= set(r["group"].split())]
 
 
-def judge(rows, bars, reasons):
-    """[{quantity, group, bar, verdict, text, row}] of all bars. reasons: {measurement: why it has no rows}."""
-    out = []
+def _wanted(bars, kind):
+    """[(quantity, group, value, origin, looser than that of the kind)]: the bars of the kind, then those of the recipe
+    that differ from them."""
+    own = [b for b in KINDS.get(kind, ()) if b.quantity in QUANTITIES]
+    out = [(b.quantity, b.group, b.value, kind, None) for b in own]
+    theirs = {b.quantity: b.value for b in own if b.group == "all"}
     for name, groups in bars.items():
+        for group, value in groups.items():
+            if (name, group, value) in [(b.quantity, b.group, b.value) for b in own]:
+                continue
+            than = theirs.get(name)
+            looser = than if than is not None and recipe_certify.looser(value, than, QUANTITIES[name]) else None
+            out.append((name, group, value, "recipe", looser))
+    return out
+
+
+def judge(rows, bars, reasons, kind=None):
+    """[{quantity, group, bar, from, looser, verdict, text, row}] of the bars of the kind of material and the recipe.
+
+    reasons: {measurement: why it has no rows}. looser: the bar of the kind where that of the recipe lets more pass.
+    Rows that do not apply to the material have no bars."""
+    out = []
+    for name, group, bar, origin, looser in _wanted(bars, kind):
         mine = [r for r in rows if r["quantity"] == name]
-        for group, bar in groups.items():
-            found = _matching(mine, group)
-            if not found:
-                there = f"there are {', '.join(sorted({r['group'] for r in mine}))}" if mine else ""
-                why = there or reasons.get(QUANTITIES[name].measured_by) or "nothing to measure it with"
-                out.append({"quantity": name, "group": group, "bar": bar, "verdict": NOT, "text": why, "row": None})
-            for r in found:
-                said, text = verdict(r, bar)
-                group_name = group if group in r.get("also", ()) else r["group"]
-                out.append({"quantity": name, "group": group_name, "bar": bar, "verdict": said, "text": text, "row": r})
+        found = _matching(mine, group)
+        told = {"quantity": name, "bar": bar, "from": origin, "looser": looser}
+        if not found:
+            there = f"there are {', '.join(sorted({r['group'] for r in mine}))}" if mine else ""
+            why = there or reasons.get(QUANTITIES[name].measured_by) or "nothing to measure it with"
+            out.append({**told, "group": group, "verdict": NOT, "text": why, "row": None})
+        for r in found:
+            if r.get("applies") is False:
+                continue
+            said, text = verdict(r, bar)
+            group_name = group if group in r.get("also", ()) else r["group"]
+            out.append({**told, "group": group_name, "verdict": said, "text": text, "row": r})
     return plain(out)
 
 
 def overall(judged):
-    """PASS, FAIL, or NO BARS."""
+    """PASS where all bars are met, FAIL where one is missed, else UNDECIDED; NO BARS."""
     if not judged:
         return "NO BARS"
-    return PASS if all(b["verdict"] == PASS for b in judged) else FAIL
+    said = {b["verdict"] for b in judged}
+    return FAIL if FAIL in said else PASS if said == {PASS} else UNDECIDED
+
+
+def summary(judged, kind):
+    """Words on bars that are met, missed, undecided, and loosened by the recipe."""
+    if not judged:
+        return "measured, no bars to compare with"
+    count = lambda *verdicts: sum(b["verdict"] in verdicts for b in judged)
+    text = f"{count(PASS)} of {len(judged)} bars met"
+    parts = [(count(FAIL), "missed"), (count(SHORT, NOT), "undecided")]
+    parts.append((sum(b["looser"] is not None for b in judged), "loosened by the recipe"))
+    text += "".join(f", {n} {word}" for n, word in parts if n)
+    return text + (f" (kind: {kind})" if kind else " (no kind: bars of the recipe only)")

@@ -8,6 +8,7 @@ estimated from TRAINING, which cores of 2020 to 2025 keep to within a factor of 
 import time
 
 from . import generate, labelling, recipe_training, students
+from .kinds import KINDS
 from .label import make_teacher
 from .trainer import BATCH
 
@@ -79,6 +80,7 @@ def show(wanted, programs, write):
         inner = [("inner model", f"1 x {n} steps", PRODUCTS * training_time(*wanted.inner, n))]
     others = f", {counts.other_steps} of them by other potentials, whose time is left out" if counts.other_steps else ""
     products = round(TRAIN * wanted.hessian_share * (counts.frames + added))
+    bars = len(KINDS.get(wanted.kind, ())) + len(wanted.bars)
     rows = [
         ("teacher", f"{who['kind']} {who['name']}, {1e6 * each:.3g} us for an atom", None),
         ("structures", f"{counts.frames} frames, {counts.steps} steps of dynamics{others}", each * counts.atom_steps),
@@ -88,7 +90,7 @@ def show(wanted, programs, write):
         ("rounds", f"up to {rounds['count']}, each {members} x {rounds['steps']} steps of training", more),
         *inner,
         ("committee", f"{wanted.committee - 1} x {steps} steps", (wanted.committee - 1) * train),
-        ("certificate", f"{len(wanted.bars)} bars; up to {wanted.certify['minutes']:g} min for each run", None),
+        ("certificate", f"{bars} bars; up to {wanted.certify['minutes']:g} min for each run", None),
     ]
     for name, text, seconds in rows:
         if {"rounds": rounds["count"], "hessian": products, "committee": wanted.committee - 1}.get(name, True):

@@ -153,7 +153,8 @@ def elements(v):
     return texts(v) and all(x in NUMBERS and x != "X" for x in v)
 
 
-SECTIONS = ("name", "structures", "teacher", "student", "training", "inner", "rounds", "committee", "bars", "certify")
+SECTIONS = ("name", "kind", "structures", "teacher", "student", "training", "inner", "rounds", "committee")
+SECTIONS += ("bars", "certify")
 TEACHERS = {
     "mlff": ("mlff", "precision"),
     "lammps": ("lammps", "types"),

@@ -1,5 +1,6 @@
-"""The sections `bars` and `certify` of recipes: what a certificate holds the model against, and what it measures.
+"""The sections `kind`, `bars` and `certify` of recipes: what a certificate holds the model against, what it measures.
 
+kind: metal                          # bars of the kind (kinds.py); those of the recipe in addition
 bars:
   forces: 45                         # meV/A, over all held-out frames
   forces: 2.5 %                      # of the root mean square of the teacher's forces
@@ -14,6 +15,7 @@ certify:
 import re
 import typing
 
+from . import kinds
 from .recipe import PRECISIONS, count, number
 
 
@@ -134,6 +136,21 @@ def _allowed(quantity):
         return quantity.target
     words = "a number" + (f" ({quantity.unit})" if quantity.unit else "") + " from 0"
     return words + (", or a percentage as 2.5 %" if quantity.percent or quantity.unit == "%" else "")
+
+
+def kind(recipe):
+    """The kind of material of a recipe, checked, or None."""
+    if "kind" in recipe.value:
+        recipe.one_of(("kind",), tuple(kinds.KINDS))
+    return recipe.value.get("kind")
+
+
+def looser(value, than, quantity):
+    """Whether a bar lets more pass than another one of the same quantity; False where one of them is a percentage."""
+    (mine, percent), (other, other_percent) = limit(value, quantity), limit(than, quantity)
+    if quantity.kind == "word" or percent != other_percent:
+        return False
+    return mine < other if quantity.kind == "least" else mine > other
 
 
 def bars(recipe):

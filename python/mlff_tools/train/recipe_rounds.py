@@ -162,7 +162,7 @@ def committee(recipe):
 
 def read(path):
     """A whole recipe, checked: recipe, name, structures, teacher, student, training, hessian_share (of the frames for
-    training), inner, rounds, committee, bars, certify."""
+    training), inner, rounds, committee, kind, bars, certify."""
     recipe, items, teacher = recipe_structures.read(path)
     recipe.mapping((), recipes.SECTIONS, ("name", "teacher"))
     recipe.check(("name",), *recipes.NAME)
@@ -178,6 +178,7 @@ def read(path):
         inner=recipe_training.inner(recipe),
         rounds=rounds(recipe),
         committee=committee(recipe),
+        kind=recipe_certify.kind(recipe),
         bars=recipe_certify.bars(recipe),
         certify=recipe_certify.certify(recipe),
     )
