@@ -209,7 +209,7 @@ def test_hot_runs():
 def test_lost_frames():
     """Frames with atoms too close, or that the teacher refuses, are counted."""
     close = job(Side(0.1))
-    close.head["domain"] = {"min_distance": 2.5}
+    close.head["domain"] = {"min_distance": 2.56}
 
     class Refusing(Side):
         def evaluate(self, frames):

@@ -6,7 +6,7 @@ import numpy as np
 
 from ..convert.short_range import RADII
 from ..model import structures
-from ..train import dataset, lattices
+from ..train import dataset, defects, lattices
 from ..train.build import disturbed
 from ..train.extxyz import tag
 from ..train.labels import structure_key
@@ -22,7 +22,6 @@ RATTLE = 0.05  # A
 STRAIN = 0.05
 SLAB = 8.0  # A, at least, of a slab and of its sides
 HOT_FRAMES = 12
-POINTS = 400  # among which the largest hole of a crystal is found
 BOND = 1.45  # times the sum of two radii: a bond, at most
 SHELLS = 1.7  # times the nearest distance: fcc has 18 atoms there, hcp 20
 ALIKE = 0.03  # of the nearest distance: lattices that differ by less are one
@@ -50,18 +49,6 @@ def slab(unit, axes):
     normal = np.cross(cell[0], cell[1])
     cell[2] += lattices.VACUUM * normal / np.linalg.norm(normal)
     return {**whole, "cell": cell}
-
-
-def largest_hole(frame, seed=1):
-    """The point that is farthest from all atoms, of POINTS random ones."""
-    points = np.random.default_rng(seed).random((POINTS, 3)) @ frame["cell"]
-    apart = np.linalg.norm(vectors(points, frame["positions"], frame["cell"]), axis=-1).min(1)
-    return points[np.argmax(apart)]
-
-
-def with_atom(frame, element):
-    position = largest_hole(frame)
-    return {**frame, "elements": [*frame["elements"], element], "positions": np.vstack([frame["positions"], position])}
 
 
 def without(frame, *gone):
@@ -166,7 +153,8 @@ def of_crystal(system):
     """[(group, structure)] unlike a crystal."""
     frame, elements = system.frame, sorted(set(system.frame["elements"]))
     out = surfaces(system.unit) + vacancies(frame)
-    out += [(f"interstitial {e}", with_atom(frame, e)) for e in elements]
+    hole = defects.largest_hole(frame)
+    out += [(f"interstitial {e}", defects.with_atom(frame, e, hole)) for e in elements]
     shear = np.zeros((3, 3))
     shear[0, 1] = shear[1, 0] = STRAIN
     out += [*_strained(frame), (f"sheared {100 * STRAIN:g} %", lattice.strained(frame, shear))]
