@@ -83,7 +83,7 @@ def test_temperature(tmp_path):
 def test_temperature_that_is_inside_or_none(tmp_path):
     """No warning within the margin of 24 atoms, in short runs, for atoms at rest, for ring polymers."""
     model = painn(tmp_path, temperature=[280, 350])
-    margin = 0.02 + 4 * np.sqrt(2 / 69)
+    margin = 0.02 + 4 * np.sqrt(2 / 69 / 5)
     for more, expected in (
         (hot(0.99 * 350 * (1 + margin)), 0),
         (hot(1.01 * 350 * (1 + margin)), 1),
@@ -94,6 +94,20 @@ def test_temperature_that_is_inside_or_none(tmp_path):
         (f"{HOLD}run {CHECKED}\n", 0),
     ):
         assert len(warnings(launch(deck(tmp_path, model, more), str(tmp_path)))) == expected, more
+
+
+def test_temperature_of_a_thermostat(tmp_path):
+    """64 harmonic atoms at 1500 K, the border, have no warning in 100 ps; at 1700 K they have one within 30 ps."""
+    system = water(1)
+    at = 5.5 * np.stack(np.meshgrid(*[np.arange(4.0)] * 3), -1).reshape(-1, 3)  # no neighbors within the cutoff
+    system.x, system.types, system.molecule = at, np.ones(64, int), np.ones(64, int)
+    system.box = np.array([22.0, 22, 22])
+    model = painn(tmp_path, temperature=[80, 1500])
+    run = "velocity all create {0} 11 mom yes\nfix spring all spring/self 10\nfix move all nve\n"
+    run += "fix heat all langevin {0} {0} 0.1 7 zero yes\ntimestep 0.001\nrun {1}\n"
+    for kelvin, steps, expected in ((1500, 100000, 0), (1700, 30000, 1)):
+        said = warnings(launch(deck(tmp_path, model, run.format(kelvin, steps), system=system), str(tmp_path)))
+        assert len(said) == expected and all("is outside of 80 to 1500 K" in s for s in said), said
 
 
 def test_temperature_of_what_moves(tmp_path):
