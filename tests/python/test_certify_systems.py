@@ -4,8 +4,9 @@ import helpers
 import numpy as np
 import pytest
 
-from mlff_tools.certify import size, systems
+from mlff_tools.certify import reality, size, systems
 from mlff_tools.certify.work import CertifyError
+from mlff_tools.train import build, lattices
 from mlff_tools.train.recipe_certify import DEFAULTS
 
 SETTINGS = {**DEFAULTS, "timestep": None}
@@ -103,3 +104,18 @@ def test_cells_up_to_a_size():
     assert found[0] == (1, 1, 1) and (2, 2, 2) in found
     assert 64 * np.prod(found[-1]) <= 10000 < 64 * np.prod(np.array(found[-1]) + (1, 0, 0)) * 1.3
     assert size.cells(64, 100) == [(1, 1, 1)]
+
+
+def test_published_values():
+    """Stand with the rows of their material: of the longest name that a group begins with."""
+    al = systems.System("Al", "crystal", lattices.crystal("fcc", ["Al"], 4.03), 300, 1, phase="Al fcc")
+    rows = [
+        {"quantity": "lattice_constant", "group": "Al a"},
+        {"quantity": "lattice_constant", "group": "Al fcc a"},
+        {"quantity": "bulk_modulus", "group": "Al"},
+    ]
+    reality.add(rows, [al])
+    assert [round(e["value"], 2) for e in rows[0]["published"] if e["kind"] == "experiment"][:1] == [4.05]
+    assert "published" not in rows[1]
+    water = systems.System("w", "liquid", build.build({"molecule": "water"}, "x", ".", None)[0], 300, 1)
+    assert reality.material(water) == "H2O liquid" and reality.material(al) == "Al fcc"

@@ -18,7 +18,7 @@ from ..bench import profiles
 from ..command_line import above_zero, add_programs, one_line
 from ..model import files, lammps, modelfile
 from ..train import domain, recipe, recipe_certify, recipe_structures
-from . import job, measurements, page, rows, sides, systems
+from . import job, measurements, page, reality, rows, sides, systems
 from .work import CertifyError, Work, plain, write_whole
 
 FORMAT = "mlff-certificate/1"
@@ -177,6 +177,7 @@ def _teacher(made):
 def certificate(made, bars, found):
     """The JSON."""
     all_rows = [r for m in found.values() for r in m["rows"]]
+    reality.add(all_rows, made.systems)
     judged = rows.judge(all_rows, bars, {name: m["why"] for name, m in found.items() if m.get("why")}, made.kind)
     verdict, quick = rows.overall(judged), made.settings["quick"]
     text = rows.summary(judged, made.kind)

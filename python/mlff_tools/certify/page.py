@@ -49,21 +49,17 @@ def bars(certificate):
         quantity, r = QUANTITIES[b["quantity"]], b["row"] or {}
         link = f'<a href="#{quantity.measured_by}">{text(quantity.meaning)}</a>'
         value, other = _value(r.get("value"), r.get("error")), _teacher(r) if r else ""
-        rows.append(
-            [
-                link,
-                text(b["group"]),
-                value,
-                other,
-                text(quantity.unit),
-                _bar(b),
-                text(b.get("from", "recipe")),
-                _said(b),
-            ]
-            + [text(b["text"] or "")]
-        )
+        cells = [link, text(b["group"]), value, other, _published(r), text(quantity.unit), _bar(b)]
+        rows.append([*cells, text(b.get("from", "recipe")), _said(b), text(b["text"] or "")])
     heads = [("quantity", "", True), ("of", "", True), ("model", "", False), ("teacher", "", False)]
-    heads += [("unit", "", True), ("bar", "", False), ("of the", "", True), ("verdict", "", True), ("", "", True)]
+    heads += [
+        ("published", "", False),
+        ("unit", "", True),
+        ("bar", "", False),
+        ("of the", "", True),
+        ("verdict", "", True),
+        ("", "", True),
+    ]
     return table(heads, rows).replace('<td class="t">', '<td class="t wrap">')
 
 
@@ -76,6 +72,34 @@ def _teacher(r):
     said = _value(r["teacher"], r.get("teacher_error"))
     more = isinstance(r["teacher"], str) and r.get("teacher_note")
     return said + (f", {text(more)}" if more else "")
+
+
+def _published(r):
+    """The text of the column of published values; sources are the tips."""
+    out = []
+    for e in (r or {}).get("published", ()):
+        at = f", {short(e['temperature'])} K" if e.get("temperature") is not None else ""
+        said = f"{short(e['value'])} ({text(e['kind'])}{at})"
+        out.append(f'<span title="{text(e["source"])}">{said}</span>')
+    return "<br>".join(out)
+
+
+def _sources(certificate):
+    """The list of published values with their sources."""
+    rows = {}
+    for m in certificate["measurements"].values():
+        for r in m["rows"]:
+            for e in r.get("published", ()):
+                rows[r["quantity"], r["group"], str(e)] = [QUANTITIES[r["quantity"]].meaning, r["group"], e]
+    if not rows:
+        return ""
+    body = [
+        [text(meaning), text(group), short(e["value"]), text(e["kind"]), text(e["source"])]
+        for meaning, group, e in rows.values()
+    ]
+    heads = [("quantity", "", True), ("of", "", True), ("value", "", False), ("by", "", True), ("source", "", True)]
+    made = table(heads, body).replace('<td class="t">', '<td class="t wrap">')
+    return f'<h2 id="published">Published values</h2>{made}'
 
 
 def _verdicts(certificate, r):
@@ -115,10 +139,10 @@ def _rows(rows, certificate):
             if r["value"] is not None or not r.get("note")
             else f"not measured: {text(r['note'])}"
         )
-        cells = [text(quantity.meaning), text(r["group"]), value, text(quantity.unit), other, off]
+        cells = [text(quantity.meaning), text(r["group"]), value, text(quantity.unit), other, off, _published(r)]
         body.append([*cells, _verdicts(certificate, r), note])
     heads = [("quantity", "", True), ("of", "", True), ("model", "", False), ("unit", "", True)]
-    heads += [("teacher", "", False), ("off", "", False), ("bar", "", True), ("", "", True)]
+    heads += [("teacher", "", False), ("off", "", False), ("published", "", False), ("bar", "", True), ("", "", True)]
     return table(heads, body).replace('<td class="t">', '<td class="t wrap">')
 
 
@@ -251,6 +275,11 @@ def page(certificate):
     banner = (
         f'<p class="banner {css}"><b>{text(certificate["verdict_text"])}</b>{". " + text(words) if words else ""}</p>'
     )
+    if not certificate.get("kind"):
+        banner += (
+            '<p class="banner">The bars are those of the recipe only, not those of a kind of material. '
+            "They may leave out what your use needs.</p>"
+        )
     if quick:
         scale = certificate["settings"]["scale"]
         banner += (
@@ -269,6 +298,7 @@ def page(certificate):
         f"<title>{text(title)}</title><style>{CSS}</style></head><body><main><header><h1>{text(title)}</h1>"
         f"<p>{text(certificate['teacher']['text'])} · {text(certificate['context']['cpu'])}</p></header>"
         f"<nav>{nav}<a href=#conditions>Conditions</a></nav>{banner}{_facts(certificate)}"
-        f'<h2 id="bars">Bars</h2><p>{text(lead)}</p>{table_of_bars}{sections}{_conditions(certificate)}'
+        f'<h2 id="bars">Bars</h2><p>{text(lead)}</p>{table_of_bars}{sections}'
+        f"{_sources(certificate)}{_conditions(certificate)}"
         f"<footer>{text(certificate['context']['date'])} · mlff certify</footer></main></body></html>\n"
     )

@@ -16,13 +16,14 @@ SYSTEM = ("name", "kind", "temperature", "pressure", "high")  # keys in addition
 
 class System:
     """A structure that is measured. kind: liquid, crystal or molecule; unit: the unit cell of a crystal, else None;
-    frame: what runs; high: temperature of the hot run of a crystal; packed: whether its atoms are not at rest yet."""
+    frame: what runs; high: temperature of the hot run of a crystal; phase: as `Al fcc`, where the recipe names it;
+    packed: whether its atoms are not at rest yet."""
 
-    def __init__(self, name, kind, frame, temperature, pressure, high=0.0, unit=None, packed=False):
+    def __init__(self, name, kind, frame, temperature, pressure, high=0.0, unit=None, packed=False, phase=None):
         self.name, self.kind, self.unit = name, kind, unit and {**bare(unit), "name": name}
         self.frame = {**bare(frame), "name": name}
         self.temperature, self.pressure, self.high = float(temperature), float(pressure), float(high)
-        self.packed = packed
+        self.packed, self.phase = packed, phase
 
     @property
     def inputs(self):
@@ -80,7 +81,8 @@ def crystal(item, unit, settings, name):
     high = item.get("high") or 0.0
     high = high if high > t else 1.5 * t
     frame = _repeated(unit, settings["atoms"])
-    return System(name, "crystal", frame, t, item.get("pressure", settings["pressure"]), high, unit)
+    phase = _crystal_name(item) if "crystal" in item else None
+    return System(name, "crystal", frame, t, item.get("pressure", settings["pressure"]), high, unit, phase=phase)
 
 
 def _unit(item):
@@ -161,6 +163,7 @@ def _crystals(items, settings, frames, place, python):
         temperatures = [t for item in mine for t in _temperatures(item)]
         hot = [_hottest(frames, kind) for kind in {"crystal", *(item.get("label", "crystal") for item in mine)}]
         item = {"high": max([*hot, *temperatures]), "dynamics": {"temperature": temperatures}}
+        item |= {"crystal": mine[0]["crystal"]} if "crystal" in mine[0] else {}
         out.append(crystal(item, unit, settings, name))
     return out
 
