@@ -1,4 +1,4 @@
-"""Published values, of experiments and of quantum chemistry, beside those of the model and its teacher.
+"""Published values, of experiments and of quantum chemistry, next to those of the model and its teacher.
 
 reality.yaml has them by material: a list of {quantity, group, value, temperature, kind, source} for "Al fcc" or
 "H2O liquid". `kind` is experiment or the functional; `group` is what follows the name of the system in a row."""
