@@ -34,9 +34,9 @@ def test_reads(tmp_path):
     [
         ("", None, "is empty"),
         ("a: [1\n", 2, "not valid YAML"),
-        ("structures:\n  - molecule: water\n", 1, "has no teacher; allowed are name, structures, teacher"),
+        ("structures:\n  - molecule: water\n", 1, "has no teacher; allowed are name, kind, structures, teacher"),
         (TEACHER, 1, "has no structures"),
-        ("studnt: s\n" + TEACHER, 1, "studnt: is not known; allowed are name, structures, teacher"),
+        ("studnt: s\n" + TEACHER, 1, "studnt: is not known; allowed are name, kind, structures, teacher"),
         (TEACHER + TEACHER, 3, "teacher: duplicate key"),
         ("- a\n", 1, "must be a mapping"),
         ("structures: water\n" + TEACHER, 1, "structures: must be a list"),
@@ -55,7 +55,7 @@ def test_reads(tmp_path):
         (
             "structures:\n  - rattle: 0.1\n" + TEACHER,
             2,
-            "must have one of files, molecule, dimer, crystal, liquid, surface, vacancy, and has none",
+            "must have one of files, molecule, dimer, crystal, .*, dense, cluster, and has none",
         ),
         ("structures:\n  - molecule: water\n    files: a\n" + TEACHER, 2, "and has files and molecule"),
         ("structures:\n  - files: []\n" + TEACHER, 2, "files: is .*; allowed is a name or a list of names"),

@@ -7,8 +7,9 @@ import helpers
 import numpy as np
 import pytest
 
+from mlff_tools.convert import short_range
 from mlff_tools.model import masses, modelfile, reference, structures
-from mlff_tools.train import copies, extxyz, generate, lattices, liquids, recipe_structures, splits
+from mlff_tools.train import copies, extxyz, generate, lattices, liquids, random_structures, recipe_structures, splits
 from mlff_tools.train.extxyz import FrameError
 from mlff_tools.train.recipe import RecipeError
 
@@ -339,6 +340,11 @@ SILICON = "  - crystal: {lattice: diamond, elements: [Si], constant: 5.43}\n"
 MD = SILICON + "    dynamics:\n      temperature: 300\n"
 SURFACE = "  - surface: {lattice: %s, elements: [Si], constant: 5, miller: %s, size: %s}\n"
 DIMER = "  - dimer: {molecules: [water, water], number: 3, %s}\n"
+STACKING = "  - stacking: {lattice: fcc, elements: [Al], constant: 4, sequence: %s}\n"
+FAULT = "  - fault: {lattice: fcc, elements: [Al], constant: 4, plane: %s, shift: %s, layers: %s}\n"
+INTERSTITIAL = "  - interstitial: {lattice: %s, elements: [Si], constant: 5, supercell: [%s, 2, 2], kind: %s}\n"
+DENSE = "  - dense: {elements: %s, number: 3, density: %s}\n"
+CLUSTER = "  - cluster: {elements: {Si: %s}, number: 3}\n"
 WATER = "  - liquid: {molecules: {water: 8}, density: 1}\n"
 
 
@@ -422,6 +428,28 @@ WATER = "  - liquid: {molecules: {water: 8}, density: 1}\n"
             "pressure: would close the vacuum of a slab",
         ),
         ("  - molecule: water\n    dynamics: {temperature: 300, pressure: 0}\n", 3, "pressure: a molecule has no cell"),
+        (STACKING % "ABBA", 2, "sequence: is 'ABBA'; allowed is letters A, B and C"),
+        (STACKING % "[AB, ABA]", 2, r"sequence: is \['AB', 'ABA'\]; allowed is letters"),
+        (STACKING % "AB, size: [2]", 2, r"size: is \[2\]; allowed is \[nx, ny\]"),
+        (FAULT % (110, 0.5, 6), 2, "plane: is '110'; allowed is 111, of fcc"),
+        (FAULT % (111, "half", 6), 2, "shift: is 'half'; allowed is a number, a list of them, or random"),
+        (FAULT % (111, 1, 1), 2, "layers: is 1; allowed is a whole number of lattice planes from 2"),
+        (FAULT % (111, 1, "6, number: 3"), 2, "number: belongs to shift: random"),
+        (FAULT % (111, "random", "6, number: 0"), 2, "number: is 0; allowed is a number of faults"),
+        (FAULT % (111, 1, 6) + "    seed: 3\n", 3, "seed: needs strain, rattle or dynamics"),
+        (INTERSTITIAL % ("diamond", 2, "octahedral"), 2, "kind: is 'octahedral'; allowed is one or a list of 100, 110"),
+        (INTERSTITIAL % ("fcc", 1, "hole"), 2, r"supercell: is \[1, 2, 2\]; allowed is three whole numbers from 2"),
+        (INTERSTITIAL % ("fcc", 2, "[111, 112]"), 2, r"kind: is \['111', '112'\]; allowed is one or a list"),
+        (INTERSTITIAL % ("fcc", 2, "hole, add: Xx"), 2, "add: is 'Xx'; allowed is a chemical symbol"),
+        (DENSE % ("Si", 32), 2, "elements: must be elements and numbers of atoms, as {Na: 16, Cl: 16}"),
+        (DENSE % ("{Si: 0}", 32), 2, "elements.Si: is 0; allowed is a number of atoms from 1"),
+        (DENSE % ("{Xx: 2}", 32), 2, "elements.Xx: is not an element with a covalent radius"),
+        (DENSE % ("{Si: 1}", 2), 2, "elements: is one atom: two are needed"),
+        (DENSE % ("{Si: 8}", "x"), 2, "density: is 'x'; allowed is g/cm3"),
+        (DENSE % ("{Si: 8}", "2, closest: [0.9, 0.8]"), 2, r"closest: is \[0.9, 0.8\]; allowed is"),
+        (CLUSTER % "12", 2, r"elements.Si: is 12; allowed is \[least, most\] atoms, as \[2, 12\]"),
+        (CLUSTER % "[0, 1]", 2, "elements: are never two atoms"),
+        (CLUSTER % "[2, 3]" + "    strain: 0.1\n", 3, "strain: a cluster has no cell"),
     ],
 )
 def test_refuses(text, line, words, tmp_path):
@@ -434,6 +462,74 @@ def test_refuses(text, line, words, tmp_path):
 def test_a_file_of_labels_has_none_for_new_frames(key, more, tmp_path):
     with pytest.raises(RecipeError, match=rf"{key}: makes frames that .* with mlff, lammps or ase, or leave {key} out"):
         read(tmp_path, "structures:\n" + more + LABELS)
+
+
+NEW_KINDS = """structures:
+  - stacking: {lattice: diamond, elements: [Si], constant: 5.4, sequence: [AB, ABCB], size: [1, 2]}
+    rattle: 0.05
+    copies: 5
+  - fault: {lattice: hcp, elements: [Mg], constant: [3.2, 5.2], plane: 0001, shift: [0.5, 1], layers: 3}
+    label: basal
+  - fault: {lattice: fcc, elements: [Al], constant: 4.05, plane: 111, shift: random, number: 10, layers: 6}
+    strain: 0.02
+    seed: 4
+  - interstitial: {lattice: fcc, elements: [Al], constant: 4.05, supercell: [2, 2, 2], kind: [100, hole], add: Cu}
+    rattle: 0.1
+    relax: 3
+    copies: 2
+  - dense: {elements: {Na: 8, Cl: 8}, density: [1.5, 2.0], number: 10}
+    dynamics: {temperature: 300, pressure: 1, time: 0.2, every: 0.1}
+  - cluster: {elements: {Si: [2, 5]}, number: 20}
+    split: test
+"""
+
+
+def test_frames_of_the_new_kinds(tmp_path):
+    """Labels, splits and numbers of frames, built and counted."""
+    recipe, items, teacher = read(tmp_path, NEW_KINDS + TEACHER)
+    found = [generate.Item(recipe, k, item, teacher) for k, item in enumerate(items)]
+    frames = [item.frames() for item in found]
+    assert [len(f) for f in frames] == [12, 2, 20, 2, 10, 20]
+    kinds = [{extxyz.tag(f, "config_type") for f in one} for one in frames]
+    assert kinds == [{"stacking"}, {"basal"}, {"fault"}, {"interstitial"}, {"dense"}, {"cluster"}]
+    dealt = [[extxyz.tag(f, "split") for f in one].count("test") for one in frames]
+    assert dealt == [2, 0, 1, 0, 1, 20]
+    assert frames[3][0]["elements"] == ["Al"] * 32 + ["Cu"] and frames[4][0]["elements"] == ["Na"] * 8 + ["Cl"] * 8
+    assert {len(f["elements"]) for f in frames[5]} == {2, 3, 4, 5}
+    counted = generate.count(recipe, items, teacher)
+    # four copies of interstitials after three steps of minimisation; two frames of each run of dense ones
+    assert counted.frames == 66 + 4 + 20 and counted.atoms == sum(len(f["elements"]) for one in frames for f in one) + (
+        4 * 33 + 20 * 16
+    )
+
+
+@pytest.mark.parametrize("elements", [{"Al": 32}, {"Na": 8, "Cl": 8}])
+def test_dense(elements):
+    """Shortest shares are uniform in `closest`, periodic images included; another seed, other structures."""
+    made = random_structures.dense(elements, [1.5, 2.5], [0.7, 1.0], 30, 5)
+    shares = np.array([random_structures.shortest_share(f) for f in made])
+    assert (shares > 0.695).all() and (shares < 1.005).all() and abs(shares.mean() - 0.85) < 0.05
+    mass = sum(masses.MASS[e] * n for e, n in elements.items())
+    for k, f in enumerate(made):
+        assert mass / np.linalg.det(f["cell"]) / structures.AVOGADRO_A3 == pytest.approx([1.5, 2.5][k % 2], rel=1e-4)
+        i, j, r = distances(f, 4.0)
+        radii = np.array([short_range.RADII[e] for e in f["elements"]])
+        assert (r / (radii[i] + radii[j])).min() == pytest.approx(shares[k], abs=1e-6)
+    again, other = (random_structures.dense(elements, 2.0, [0.7, 1.0], 1, seed) for seed in (5, 6))
+    assert not np.allclose(again[0]["positions"], other[0]["positions"])
+    with pytest.raises(FrameError, match="32 Cu at 11 g/cm3 cannot be packed with distances of 1.2"):
+        random_structures.dense({"Cu": 32}, 11, [1.2, 1.2], 1, 1)
+
+
+def test_clusters():
+    made = random_structures.clusters({"Na": [0, 4], "Cl": [0, 4]}, [0.8, 1.6], 200, 2)
+    pairs = [f for f in made if len(f["elements"]) == 2]
+    shares = [random_structures.shortest_share(f) for f in made]
+    assert all(f["cell"] is None and 2 <= len(f["elements"]) <= 8 for f in made)
+    assert {tuple(sorted(f["elements"])) for f in pairs} == {("Cl", "Cl"), ("Cl", "Na"), ("Na", "Na")}
+    assert 0.8 - 1e-5 < min(shares) < 0.85 and max(s for s in shares if np.isfinite(s)) < 1.6
+    radius = [np.linalg.norm(f["positions"], axis=1).max() for f in made if len(f["elements"]) == 8]
+    assert max(radius) < 3 * 2 * short_range.RADII["Na"]  # compact: no chains
 
 
 def test_documented_keys():

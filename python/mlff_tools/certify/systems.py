@@ -12,6 +12,8 @@ from .work import CertifyError
 
 KINDS = ("liquid", "crystal", "molecule")
 SYSTEM = ("name", "kind", "temperature", "pressure", "high")  # keys in addition to those of a structure
+NO_SYSTEMS = ("crystal", "dimer", "strained", "surface", "vacancy")  # config_types
+NO_SYSTEMS += ("stacking", "fault", "interstitial", "dense", "cluster")
 
 
 class System:
@@ -190,7 +192,7 @@ def of_labels(settings, frames):
     out = []
     last = {tag(f, "config_type") or ("molecule" if f["cell"] is None else "liquid"): f for f in frames}
     for label, frame in last.items():
-        if label in ("crystal", "dimer", "strained", "surface", "vacancy"):
+        if label in NO_SYSTEMS:
             continue
         kind = "molecule" if frame["cell"] is None else "liquid"
         t = number(frame, "temperature") or settings["temperature"]

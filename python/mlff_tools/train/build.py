@@ -6,13 +6,13 @@ import os
 import numpy as np
 
 from ..model import structures
-from . import extxyz, labels
+from . import defects, extxyz, labels
 from .extxyz import FrameError
 from .lattices import crystal, surface, vacancy
 from .liquids import dimers, liquid
+from .random_structures import clusters, dense
 
 MOLECULES = tuple(structures.MOLECULES)
-KINDS = ("molecule", "dimer", "crystal", "liquid", "surface", "vacancy")
 
 
 def disturbed(frame, k, strain, rattle, seed):
@@ -84,25 +84,67 @@ def filled(frames, where):
     return list(frames)
 
 
+def _molecule(item):
+    elements, positions = structures.molecule(item["molecule"])
+    return [{"elements": elements, "positions": np.array(positions, float), "cell": None}]
+
+
+def _stackings(item):
+    keys = {"size": (2, 2), **item["stacking"]}
+    sequences = keys.pop("sequence")
+    sequences = sequences if isinstance(sequences, list) else [sequences]
+    return [defects.stacking(sequence=sequence, **keys) for sequence in sequences]
+
+
+def _faults(item):
+    keys = {"size": (2, 2), **item["fault"]}
+    shifts, number = keys.pop("shift"), keys.pop("number", 1)
+    if shifts == "random":  # everywhere in the plane
+        shifts = np.random.default_rng(item.get("seed", 1)).random((number, 2))
+    elif not isinstance(shifts, list):
+        shifts = [shifts]
+    return [defects.sheared(shift=shift, **keys) for shift in shifts]
+
+
+def _interstitials(item):
+    keys = dict(item["interstitial"])
+    kinds, add = keys.pop("kind"), keys.pop("add", None)
+    whole = crystal(**keys)
+    return [defects.interstitial(whole, kind, add) for kind in (kinds if isinstance(kinds, list) else [kinds])]
+
+
+MAKERS = {
+    "molecule": _molecule,
+    "crystal": lambda item: [crystal(**item["crystal"])],
+    "surface": lambda item: [surface(**item["surface"])],
+    "vacancy": lambda item: [vacancy(**item["vacancy"], seed=item.get("seed", 1))],
+    "stacking": _stackings,
+    "fault": _faults,
+    "interstitial": _interstitials,
+    "dense": lambda item: dense(**item["dense"], seed=item.get("seed", 1)),
+    "cluster": lambda item: clusters(**item["cluster"], seed=item.get("seed", 1)),
+}
+KINDS = ("molecule", "dimer", "crystal", "liquid", "surface", "vacancy")
+KINDS += tuple(kind for kind in MAKERS if kind not in KINDS)
+
+
+def is_random(item):
+    """Whether the seed draws the structures of an item, many of a kind that are held out as copies are."""
+    return "dense" in item or "cluster" in item or item.get("fault", {}).get("shift") == "random"
+
+
 def bases(item, where, place=".", python=None):
     """Frames that an item of `structures:`, which recipe_structures.py has checked, begins with."""
     if "files" in item:
         frames = [f for path in find_files(item["files"], place) for f in read_file(path, python)]
-    elif "molecule" in item:
-        elements, positions = structures.molecule(item["molecule"])
-        frames = [{"elements": elements, "positions": np.array(positions, float), "cell": None}]
     elif "liquid" in item:
-        liquid = item["liquid"]
-        densities = liquid["density"] if isinstance(liquid["density"], list) else [liquid["density"]]
+        densities = item["liquid"]["density"]
+        densities = densities if isinstance(densities, list) else [densities]
         frames = [packed(item, density, k, place) for k, density in enumerate(densities)]
     elif "dimer" in item:
         frames = dimers(**item["dimer"], seed=item.get("seed", 1), place=place)
-    elif "surface" in item:
-        frames = [surface(**item["surface"])]
-    elif "vacancy" in item:
-        frames = [vacancy(**item["vacancy"], seed=item.get("seed", 1))]
     else:
-        frames = [crystal(**item["crystal"])]
+        frames = next(make(item) for kind, make in MAKERS.items() if kind in item)
     return filled(frames[:: item.get("every", 1)], where)
 
 

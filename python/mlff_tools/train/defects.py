@@ -24,6 +24,7 @@ PLANES = {
 STACKED = ("fcc", "hcp", "diamond", "zincblende")
 DUMBBELLS = ("100", "110", "111")
 INTERSTITIALS = (*DUMBBELLS, "crowdion", "octahedral", "tetrahedral", "hole")
+WITH_HOLES = {"octahedral": ("fcc", "bcc", "hcp"), "tetrahedral": ("fcc", "bcc", "hcp", "diamond", "zincblende")}
 SPLIT = 0.8  # of the nearest distance, between the two atoms of a dumbbell
 SHELL = 1.05  # times a distance: one shell of neighbors
 POINTS, ROUNDS = 60, 200  # that move into holes, and their steps
@@ -47,14 +48,19 @@ def _close_packed(lattice, elements, constant):
     return side, height, basis
 
 
+def is_sequence(text):
+    """Whether planes can be stacked so, again and again: letters A, B and C, never the same one twice in a row."""
+    return bool(text) and set(text) <= set("ABC") and all(a != b for a, b in zip(text, text[1:] + text[0]))
+
+
 def stacking(lattice, elements, constant, sequence, size=(1, 1)):
     """Close-packed planes along z by letters: ABC is fcc (diamond, zincblende), AB hcp (hexagonal diamond, wurtzite).
 
     lattice: one of STACKED, with its constant (A; of hcp [a, c]); in diamond and zincblende a letter is a double layer.
     size: repeats of the hexagonal cell in the plane. FrameError where equal letters follow each other."""
-    letters = ["ABC".find(letter) for letter in sequence]
-    if not sequence or min(letters) < 0 or any(a == b for a, b in zip(letters, [*letters[1:], letters[0]])):
+    if not is_sequence(sequence):
         raise FrameError(f"{sequence}: must be letters A, B and C, also in a circle never the same one twice in a row")
+    letters = ["ABC".index(letter) for letter in sequence]
     side, height, basis = _close_packed(lattice, elements, constant)
     vectors = side * np.array([[1, 0], [0.5, 0.75**0.5]])
     cells = np.stack(np.meshgrid(*[np.arange(n) for n in size], indexing="ij"), -1).reshape(-1, 2)
@@ -137,7 +143,7 @@ def _far_points(frame, seed):
 
 def holes(frame, seed=1):
     """[(radius, position, number of atoms that touch it)] of the points that are farther from all atoms than the points
-    around them, each kind once by its radius, the largest first. The cell must be at least four radii wide."""
+    around them, each kind once by its radius, the largest first. The cell must be wider than two radii."""
     out = []
     for point, radius in zip(*_far_points(frame, seed)):
         to_atoms = _to_atoms(frame, point[None])[0]

@@ -85,6 +85,8 @@ class Item:
         rest = frames[len(self.bases) :]
         alone = "files" not in self.item or len(self.bases) < splits.FEWEST
         dealt = ["train"] * len(self.bases) if alone else self._of_files()
+        if build.is_random(self.item):
+            dealt = splits.of_copies(len(self.bases))
         for frame, split in zip(self.bases, dealt):
             out.append((frame, split, frame["info"].get("trajectory") or self.trajectory()))
         for k, frame in enumerate(rest):

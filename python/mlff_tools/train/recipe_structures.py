@@ -15,12 +15,18 @@ structures:
   - vacancy: {lattice: bcc, elements: [Fe], constant: 2.86, supercell: [3, 3, 3], remove: 1}
   - molecule: water
   - dimer: {molecules: [water, methanol], closest: [0.45, 0.8], number: 50}
+  - stacking: {lattice: fcc, elements: [Al], constant: 4.05, sequence: [AB, ABAC], size: [2, 2]}
+  - fault: {lattice: fcc, elements: [Al], constant: 4.05, plane: 111, shift: [0.5, 1], layers: 9, size: [2, 2]}
+  - interstitial: {lattice: bcc, elements: [Fe], constant: 2.86, supercell: [3, 3, 3], kind: [110, 111, hole]}
+  - dense: {elements: {Si: 32}, density: [2.0, 2.5], closest: [0.8, 1.0], number: 50}
+  - cluster: {elements: {Si: [2, 12]}, closest: [0.8, 1.6], number: 40}
 """
 
 import os
 import re
 
-from . import build, lattices
+from ..convert.short_range import RADII
+from . import build, defects, lattices
 from .dataset import SPLITS
 from .dynamics import DEFAULTS, n_frames
 from .recipe import EXAMPLE, SECTIONS, Recipe, RecipeError, check_potential, count, elements, number, texts
@@ -38,7 +44,16 @@ COPIES = {
     "split": (lambda v: v in SPLITS, "one of " + ", ".join(SPLITS)),
 }
 ITEM = (*KINDS, *COPIES, "dynamics")
+IN_VACUUM = ("cluster", "dimer", "molecule")
 LATTICE = ("lattice", "elements", "constant")
+
+
+def _one_or_more(recipe, key_path, good, allowed):
+    def all_good(v):
+        v = v if isinstance(v, list) else [v]
+        return bool(v) and all(map(good, v)) and len(set(v)) == len(v)
+
+    recipe.check(key_path, all_good, allowed)
 
 
 def _lattice(recipe, key_path, lattices_, more=(), needed=()):
@@ -117,12 +132,91 @@ def _liquid(recipe, key_path, densities_elsewhere):
         _one_or_more(recipe, (*key_path, "density"), number(0, 30), "g/cm3, a number or a list of them")
 
 
-def _one_or_more(recipe, key_path, good, allowed):
-    def all_good(v):
-        v = v if isinstance(v, list) else [v]
-        return bool(v) and all(map(good, v)) and len(set(v)) == len(v)
+def _in_plane(recipe, key_path, value):
+    if "size" in value:
+        good = lambda v: isinstance(v, list) and len(v) == 2 and all(map(count(1, 1000), v))
+        recipe.check((*key_path, "size"), good, "[nx, ny], whole numbers from 1")
 
-    recipe.check(key_path, all_good, allowed)
+
+def _stacking(recipe, key_path):
+    value = _lattice(recipe, key_path, defects.STACKED, ("sequence", "size"), ("sequence",))
+    _one_or_more(
+        recipe,
+        (*key_path, "sequence"),
+        lambda v: isinstance(v, str) and len(v) <= 1000 and defects.is_sequence(v),
+        "letters A, B and C, also in a circle never the same one twice in a row, as ABAC; or a list of them",
+    )
+    _in_plane(recipe, key_path, value)
+
+
+def _fault(recipe, key_path):
+    names = tuple(dict.fromkeys(lattice for lattice, _ in defects.PLANES))
+    more = ("plane", "shift", "layers", "size", "number")
+    value = _lattice(recipe, key_path, names, more, ("plane", "shift", "layers"))
+    value["plane"] = str(value["plane"]).zfill(4 if value["lattice"] == "hcp" else 3)  # 0001 is a number in YAML
+    planes = tuple(plane for lattice, plane in defects.PLANES if lattice == value["lattice"])
+    recipe.check((*key_path, "plane"), lambda v: v in planes, f"{' or '.join(planes)}, of {value['lattice']}")
+    recipe.check((*key_path, "layers"), count(2, 1000), "a whole number of lattice planes from 2")
+    if value["shift"] == "random":
+        value.setdefault("number", 20)
+        recipe.check((*key_path, "number"), count(1, 10**6), "a number of faults from 1")
+    elif "number" in value:
+        recipe.fail((*key_path, "number"), "belongs to shift: random")
+    else:
+        _one_or_more(recipe, (*key_path, "shift"), number(-10, 10), "a number, a list of them, or random")
+    _in_plane(recipe, key_path, value)
+
+
+def _interstitial(recipe, key_path):
+    more = ("supercell", "kind", "add")
+    value = _lattice(recipe, key_path, lattices.LATTICES, more, ("supercell", "kind"))
+    recipe.check((*key_path, "supercell"), lambda v: min(v) >= 2, "three whole numbers from 2, as [2, 2, 2]")
+    kinds = [str(k) for k in value["kind"]] if isinstance(value["kind"], list) else str(value["kind"])
+    value["kind"] = kinds
+    allowed = [k for k in defects.INTERSTITIALS if value["lattice"] in defects.WITH_HOLES.get(k, lattices.LATTICES)]
+    _one_or_more(recipe, (*key_path, "kind"), lambda v: v in allowed, f"one or a list of {', '.join(allowed)}")
+    if "add" in value:
+        recipe.check((*key_path, "add"), lambda v: elements([v]), "a chemical symbol")
+
+
+def _range(recipe, key_path, low, high, default):
+    """A section's key `closest`, which is filled in."""
+    recipe.get(key_path).setdefault("closest", default)
+    share = number(low, high)
+    good = lambda v: isinstance(v, list) and len(v) == 2 and all(map(share, v)) and v[0] <= v[1]
+    allowed = f"[least, most], shares of the sum of two covalent radii above {low:g} and up to {high:g}"
+    recipe.check((*key_path, "closest"), good, allowed)
+
+
+def _atoms(recipe, key_path, good, example):
+    value = recipe.get(key_path)
+    if not isinstance(value, dict) or not value:
+        recipe.fail(key_path, f"must be elements and numbers of atoms, as {example}")
+    for element in value:
+        if element not in RADII:
+            recipe.fail((*key_path, element), "is not an element with a covalent radius")
+        recipe.check((*key_path, element), *good)
+    return value
+
+
+def _dense(recipe, key_path):
+    recipe.mapping(key_path, ("elements", "density", "closest", "number"), ("elements", "density", "number"))
+    atoms = _atoms(recipe, (*key_path, "elements"), (count(1, 10**4), "a number of atoms from 1"), "{Na: 16, Cl: 16}")
+    if sum(atoms.values()) < 2:
+        recipe.fail((*key_path, "elements"), "is one atom: two are needed")
+    _one_or_more(recipe, (*key_path, "density"), number(0, 50), "g/cm3, a number or a list of them")
+    recipe.check((*key_path, "number"), count(1, 10**6), "a number of structures from 1")
+    _range(recipe, key_path, 0.3, 1.5, [0.8, 1.0])
+
+
+def _cluster(recipe, key_path):
+    recipe.mapping(key_path, ("elements", "closest", "number"), ("elements", "number"))
+    pair = lambda v: isinstance(v, list) and len(v) == 2 and all(map(count(0, 1000), v)) and v[0] <= v[1]
+    atoms = _atoms(recipe, (*key_path, "elements"), (pair, "[least, most] atoms, as [2, 12]"), "{Si: [2, 12]}")
+    if sum(most for _, most in atoms.values()) < 2:
+        recipe.fail((*key_path, "elements"), "are never two atoms")
+    recipe.check((*key_path, "number"), count(1, 10**6), "a number of clusters from 1")
+    _range(recipe, key_path, 0.3, 3.0, [0.8, 1.6])
 
 
 DYNAMICS = {
@@ -177,6 +271,19 @@ def _moved_by(recipe, key_path, item, teacher):
     return check_potential(recipe, (*key_path, "dynamics", "by"), ("lammps", "mlff", "ase"))
 
 
+CHECKS = {
+    "crystal": _crystal,
+    "dimer": _dimer,
+    "surface": _surface,
+    "vacancy": _vacancy,
+    "stacking": _stacking,
+    "fault": _fault,
+    "interstitial": _interstitial,
+    "dense": _dense,
+    "cluster": _cluster,
+}
+
+
 def _kind(recipe, key_path, item):
     kinds = [kind for kind in KINDS if kind in item]
     if len(kinds) != 1:
@@ -191,9 +298,7 @@ def _kind(recipe, key_path, item):
     elif kind == "liquid":
         _liquid(recipe, (*key_path, "liquid"), isinstance(dynamics, dict) and "density" in dynamics)
     else:
-        {"crystal": _crystal, "dimer": _dimer, "surface": _surface, "vacancy": _vacancy}[kind](
-            recipe, (*key_path, kind)
-        )
+        CHECKS[kind](recipe, (*key_path, kind))
     return kind
 
 
@@ -204,9 +309,10 @@ def _copies(recipe, key_path, item, kind):
     moved = "strain" in item or "rattle" in item
     if "copies" in item and not moved:
         recipe.fail((*key_path, "copies"), "needs strain or rattle as well")
-    if "seed" in item and not moved and kind not in ("dimer", "liquid", "vacancy") and "dynamics" not in item:
+    drawn = kind in ("dimer", "liquid", "vacancy") or build.is_random(item)
+    if "seed" in item and not moved and not drawn and "dynamics" not in item:
         recipe.fail((*key_path, "seed"), "needs strain, rattle or dynamics as well")
-    if "strain" in item and kind in ("dimer", "molecule"):
+    if "strain" in item and kind in IN_VACUUM:
         recipe.fail((*key_path, "strain"), f"a {kind} has no cell to strain")
     if "relax" in item and "rattle" not in item:
         recipe.fail((*key_path, "relax"), "needs rattle as well")
@@ -228,7 +334,7 @@ def structures(recipe, teacher):
         _copies(recipe, key_path, item, kind)
         if "dynamics" in item:
             check_dynamics(recipe, (*key_path, "dynamics"))
-            if kind in ("dimer", "molecule") and "pressure" in item["dynamics"]:
+            if kind in IN_VACUUM and "pressure" in item["dynamics"]:
                 recipe.fail((*key_path, "dynamics", "pressure"), f"a {kind} has no cell")
             if kind == "surface" and "pressure" in item["dynamics"]:
                 recipe.fail((*key_path, "dynamics", "pressure"), "would close the vacuum of a slab: leave it out")
