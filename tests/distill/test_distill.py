@@ -323,6 +323,22 @@ def test_dry_run(tmp_path):
     assert os.listdir(tmp_path) == ["recipe.yaml"]
 
 
+def test_bars_that_can_never_be_decided(tmp_path):
+    """Are refused before hours of labels: too few held-out trajectories, of the recipe's bars and those of its kind."""
+    run = "  - " + CRYSTAL % ("diamond", "Si", 5.43, 2, 2, 2) + "\n    split: test\n    dynamics: {temperature: 300, "
+    run += "time: 0.1, every: 0.05, timestep: 1, runs: %d, seed: 9}\nteacher:"
+    bars = "bars: {forces: {crystal 300 K: 5 %, crystal 900 K: 5 %}}\n"
+    text = SW.replace("teacher:", run % 5) + SMALL + bars
+    said = distill(tmp_path, write(tmp_path, text), "--dry-run", code=2)
+    assert "stay undecided: forces (crystal 900 K): 0 held-out trajectories. Add dynamics with split: test" in said
+    assert "together" in said and os.listdir(tmp_path) == ["recipe.yaml"]
+    said = distill(
+        tmp_path, write(tmp_path, SW.replace("teacher:", run % 4) + SMALL + "kind: metal\n"), "--dry-run", code=2
+    )
+    assert "forces (all): 4 held-out trajectories" in said
+    distill(tmp_path, write(tmp_path, SW.replace("teacher:", run % 5) + SMALL + "kind: metal\n"), "--dry-run")
+
+
 @pytest.mark.parametrize("name", ["water", "silicon", "ase", "lammps", "labels"])
 def test_examples_are_recipes(tmp_path, name):
     said = subprocess.run(

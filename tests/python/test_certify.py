@@ -83,7 +83,7 @@ def verdicts(found):
 
 
 def test_the_kind_of_material(place, capsys):
-    """Its bars judge in addition to those of the recipe, whose looser one is said in red; what is not measured is undecided."""
+    """Its bars judge whatever the recipe says, whose looser one is said in red. What is not measured is undecided."""
     words = recipe(place, {"forces": "9 %"}, {"mlff": STUDENT})
     text = (place / "r.yaml").read_text()
     (place / "r.yaml").write_text(text + "kind: liquid\n")

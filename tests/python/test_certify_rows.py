@@ -6,7 +6,7 @@ import os
 import helpers
 import pytest
 
-from mlff_tools.certify import rows
+from mlff_tools.certify import errors, rows
 from mlff_tools.certify.rows import FAIL, NOT, PASS, SHORT, row, verdict
 from mlff_tools.ensemble.statistics import Estimate
 from mlff_tools.train import kinds, recipe, recipe_certify
@@ -211,3 +211,23 @@ def test_the_page_of_kinds_is_true():
             cells = wanted.setdefault(b.quantity, [f"`{b.quantity}`", "", "", "", "", "", b.reason])
             cells[column] = str(b.value)
     assert table[first + 2 : first + 2 + len(wanted)] == list(wanted.values())
+
+
+def _frame(trajectory, kind="liquid"):
+    return {"frame": {"info": {"trajectory": trajectory, "config_type": kind}, "cell": None}}
+
+
+def test_held_out_means_other_trajectories():
+    """Ends of training trajectories have no interval; where five others are there, they do not count."""
+    tails = [_frame(f"3-liquid-{t}K-1") for t in (300, 400) for _ in range(10)]
+    trained = {"3-liquid-300K-1", "3-liquid-400K-1"}
+    mine, why = errors.independent(tails, trained)
+    assert mine == tails and why.startswith("0 of 5 trajectories that the training has not seen")
+    others = [_frame(f"4-liquid-300K-{k}") for k in range(5)]
+    assert errors.independent([*tails, *others[:4]], trained)[1].startswith("4 of 5")
+    assert errors.independent([*tails, *others], trained) == (others, "")
+    copies = [_frame("1-strained", "strained") for _ in range(4)]
+    assert errors.independent(copies, {"3-liquid-300K-1"}) == (copies, "")
+    assert errors.run_of(copies[0]["frame"]) is None and errors.run_of(tails[0]["frame"]) == "3-liquid-300K-1"
+    r = row("forces", "liquid", 40.0, 0.1, enough=False, lacks="0 of 5 trajectories")
+    assert verdict(r, 45) == (SHORT, "40 meV/A, 95 % interval 39.9 to 40.1: 0 of 5 trajectories")

@@ -1,4 +1,8 @@
-"""Errors of energy, forces and stress on held-out labels, by type, temperature, element and size."""
+"""Errors of energy, forces and stress on held-out labels, by type, temperature, element and size.
+
+Held out are trajectories that the training has not seen; the ends of training trajectories have no interval."""
+
+import re
 
 import numpy as np
 
@@ -9,6 +13,7 @@ from .rows import of_estimate, row
 from .sides import number
 
 LEAST = 5  # frames of a group that has a row of its own
+INDEPENDENT = 5  # held-out trajectories that an interval needs
 
 
 def kind(frame):
@@ -28,6 +33,32 @@ def groups(frame):
     if temperature(frame):
         mine += [temperature(frame), f"{kind(frame)} {temperature(frame)}"]
     return list(dict.fromkeys(mine))
+
+
+def run_of(frame):
+    """The trajectory of a frame; None for a structure of its own, as the copies of an item of a recipe are."""
+    name = tag(frame, "trajectory")
+    return None if name is None or re.fullmatch(r"\d+-" + re.escape(kind(frame)), name) else name
+
+
+def _names(rows_of):
+    """What the error of a mean counts once: a trajectory, or a structure of its own."""
+    return [run_of(r["frame"]) or f"frame {k}" for k, r in enumerate(rows_of)]
+
+
+def independent(mine, trained):
+    """(rows, words): those of trajectories without a frame of the training, and of structures of their own, where runs
+    of INDEPENDENT trajectories are among them; else all rows, and why their interval is none."""
+    runs = [run_of(r["frame"]) for r in mine]
+    others = {name for name in runs if name is not None and name not in trained}
+    if not any(runs):
+        return mine, ""
+    if len(others) < INDEPENDENT:
+        why = (
+            f"{len(others)} of {INDEPENDENT} trajectories that the training has not seen: add dynamics with split: test"
+        )
+        return mine, why
+    return [r for r, name in zip(mine, runs) if name not in trained], ""
 
 
 def compare(frames, found):
@@ -53,7 +84,7 @@ def _rms(parts, names, factor):
 def _forces(rows_of, group, masks=None):
     """The row of forces of a group; masks: which atoms count."""
     masks = masks or [slice(None)] * len(rows_of)
-    names = [tag(r["frame"], "trajectory") or f"frame {k}" for k, r in enumerate(rows_of)]
+    names = _names(rows_of)
     parts = [r["forces"][m] for r, m in zip(rows_of, masks)]
     scale = 1000 * float(
         np.sqrt(np.mean(np.concatenate([r["frame"]["forces"][m].ravel() for r, m in zip(rows_of, masks)]) ** 2))
@@ -69,7 +100,7 @@ def _forces(rows_of, group, masks=None):
 
 def rows_of_group(mine, group):
     """Rows of energy, forces, stress and pressure of some frames."""
-    names = [tag(r["frame"], "trajectory") or f"frame {k}" for k, r in enumerate(mine)]
+    names = _names(mine)
     note = f"{len(mine)} frames"
     out = [
         of_estimate("energy", group, _rms([r["energy"] for r in mine], names, 1000), note=note),
@@ -91,10 +122,16 @@ def rows_of_group(mine, group):
     return out
 
 
+def _judged(r, why):
+    """The row; with `why`, one whose interval is not known."""
+    return {**r, "enough": False, "lacks": why} if why else r
+
+
 def measure(job):
     """The measurement; see measurements.py."""
     frames = job.held_out()
     compared = compare(frames, job.model.evaluate(frames, as_in_runs=True))
+    trained = {run_of(f) for f in job.frames if tag(f, "split") != "test"} - {None}
     chosen = {}
     for r in compared:
         for group in groups(r["frame"]):
@@ -104,10 +141,12 @@ def measure(job):
     for group, mine in chosen.items():  # groups of the same frames are one, with several names
         names.setdefault(tuple(id(r) for r in mine), []).append(group)
     for group, *also in names.values():
-        rows += [{**r, "also": also} for r in rows_of_group(chosen[group], group)]
+        mine, why = independent(chosen[group], trained)
+        rows += [_judged({**r, "also": also}, why) for r in rows_of_group(mine, group)]
     for e in sorted({e for f in frames for e in f["elements"]}):
-        mine = [r for r in compared if e in r["frame"]["elements"]]
-        rows.append(_forces(mine, f"element {e}", [np.array(r["frame"]["elements"]) == e for r in mine]))
+        mine, why = independent([r for r in compared if e in r["frame"]["elements"]], trained)
+        of_element = [np.array(r["frame"]["elements"]) == e for r in mine]
+        rows.append(_judged(_forces(mine, f"element {e}", of_element), why))
     return {"rows": rows, "figures": _figures(compared, rows), "far": f"{len(frames)} held-out frames"}
 
 

@@ -17,7 +17,7 @@ def row(quantity, group, value, error=0.0, teacher=None, teacher_error=0.0, **mo
 
     error, teacher_error: half of a 95 % interval; scale: what a percentage is of, where that is not the teacher's
     value; low, high: the interval, where it does not lie around the value; enough: False where the data are too short
-    for the interval; also: other names of the group; note: words."""
+    for the interval; lacks: why it is not enough; also: other names of the group; note: words."""
     return {"quantity": quantity, "group": group, "value": value, "error": error, "teacher": teacher, **more} | {
         "teacher_error": teacher_error
     }
@@ -80,7 +80,7 @@ def verdict(r, bar):
     text = f"{value:.4g}{unit}, 95 % interval {low:.4g} to {high:.4g}" if high > low else f"{value:.4g}{unit}"
     good, bad = (low >= number, high < number) if quantity.kind == "least" else (high <= number, low > number)
     if r.get("enough") is False or not (good or bad):
-        return SHORT, text + _needed(low, value, high, number)
+        return SHORT, text + (f": {r['lacks']}" if r.get("lacks") else _needed(low, value, high, number))
     return (PASS if good else FAIL), text
 
 

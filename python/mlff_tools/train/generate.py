@@ -262,6 +262,15 @@ def count(recipe, items, teacher, programs=None):
     return total
 
 
+def held_out(recipe, items, teacher, programs=None):
+    """[(config_type, temperature in K)] of the trajectories that are held out as a whole, and of all others."""
+    out = [], []
+    for item in _items(recipe, items, teacher, programs or Programs()):
+        runs = [(item.label or item._label(f), s) for f in item.bases or [None] for s in item.states()]
+        out[item.item.get("split") != "test"].extend((label, s["temperature"]) for label, s in runs)
+    return out
+
+
 def _used(dealt, item):
     return len(dealt) if item.item.get("split") else sum(split is not None for split in dealt)
 

@@ -7,9 +7,12 @@ estimated from TRAINING, which cores of 2020 to 2025 keep to within a factor of 
 
 import time
 
+from ..certify.errors import INDEPENDENT
 from . import generate, labelling, recipe_training, students
 from .kinds import KINDS
 from .label import make_teacher
+from .recipe import RecipeError
+from .recipe_certify import QUANTITIES
 from .trainer import BATCH
 
 MORE = 5
@@ -63,8 +66,22 @@ def _steps(student, training):
     return recipe_training.config("plan", student, training, ["H"])["train"]["steps"]
 
 
+def undecidable(wanted, programs):
+    """[words] on bars of errors that the held-out trajectories of the recipe can never decide."""
+    test, others = generate.held_out(wanted.recipe, wanted.structures, wanted.teacher, programs)
+    out, errors = [], [q for q, quantity in QUANTITIES.items() if quantity.measured_by == "errors"]
+    bars = [(b.quantity, b.group) for b in KINDS.get(wanted.kind, ())]
+    bars += [(quantity, group) for quantity, groups in wanted.bars.items() for group in groups]
+    for quantity, group in dict.fromkeys(bars):
+        words = set() if group == "all" or group.startswith("element ") else set(group.split())
+        of_bar = lambda runs, words=words: sum(words <= {label, f"{t:g}", "K"} for label, t in runs)
+        if quantity in errors and of_bar([*test, *others]) and of_bar(test) < INDEPENDENT:
+            out.append(f"{quantity} ({group}): {of_bar(test)} held-out trajectories")
+    return out
+
+
 def show(wanted, programs, write):
-    """Prints the plan."""
+    """Prints the plan. ModelError where a bar can never be decided."""
     counts, rounds = generate.count(wanted.recipe, wanted.structures, wanted.teacher, programs), wanted.rounds
     each, who = teacher_time(wanted, programs)
     steps = _steps(wanted.student, wanted.training)
@@ -97,3 +114,9 @@ def show(wanted, programs, write):
             write(f"  {name:<12} {text}" + ("" if seconds is None else f": about {span(seconds)}"))
     total = sum(seconds for _, _, seconds in rows if seconds)
     write(f"  {'together':<12} about {span(total)} of one core, and the certificate")
+    never = undecidable(wanted, programs)
+    if never:
+        few = f"bars that need {INDEPENDENT} held-out trajectories stay undecided: {', '.join(never)}"
+        raise RecipeError(
+            f"{wanted.recipe.path}: {few}. Add dynamics with split: test, of other seeds than those of the training"
+        )
