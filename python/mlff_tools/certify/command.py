@@ -171,7 +171,17 @@ def _teacher(made):
     if made.teacher is None:
         return {"text": f"no teacher: {made.no_teacher}"}
     who = made.teacher.static.identity
-    return {**who, "text": f"teacher: {who['kind']} {who['name']} ({who['versions']}), sha256 {who['sha256'][:12]}"}
+    hashed = "network digest" if who["kind"] == "mlff" else "sha256"
+    text = f"teacher: {who['kind']} {who['name']} ({who['versions']}), {hashed} {who['sha256'][:12]}"
+    return {**who, **_hashes(made.teacher.static), "text": text}
+
+
+def _hashes(side):
+    """{weights_sha256, header_sha256} of a model file, {} of other teachers."""
+    if not hasattr(side, "path"):
+        return {}
+    head = modelfile.read_head(side.path)
+    return {"weights_sha256": head["weights"]["sha256"], "header_sha256": head.get("header_sha256", "not hashed")}
 
 
 def certificate(made, bars, found):
@@ -190,7 +200,7 @@ def certificate(made, bars, found):
         {
             "format": FORMAT,
             "model": {"name": head["name"], "architecture": head["architecture"], "sha256": who["sha256"]}
-            | {"weights_sha256": head["weights"]["sha256"], "header_sha256": head.get("header_sha256", "not hashed")}
+            | _hashes(made.model.static)
             | {"file": os.path.basename(made.path)},
             "teacher": _teacher(made),
             "kind": made.kind,

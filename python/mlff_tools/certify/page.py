@@ -251,8 +251,10 @@ def _domain(domain):
 
 def _conditions(certificate):
     model, teacher, context = certificate["model"], certificate["teacher"], certificate["context"]
-    flat = [("model", f"{model['name']}, sha256 {model['sha256']}"), ("teacher", teacher["text"])]
-    flat += [(key, model[key]) for key in ("weights_sha256", "header_sha256") if key in model]
+    flat = [("model", f"{model['name']}, network digest {model['sha256']}"), ("teacher", teacher["text"])]
+    hashes = {"weights_sha256": "sha256 of the file of weights", "header_sha256": "sha256 of the header"}
+    for side, found in (("model", model), ("teacher", teacher)):
+        flat += [(f"{side}, {words}", found[key]) for key, words in hashes.items() if key in found]
     flat += [(key, value) for key, value in context.items() if isinstance(value, (str, int, float))]
     flat += [(f"certify: {key}", value) for key, value in certificate["settings"].items() if key != "systems"]
     for s in certificate["systems"]:

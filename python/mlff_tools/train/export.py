@@ -59,7 +59,7 @@ def _repulsion(config, about):
 def _provenance(trainer, about):
     config = trainer.config
     return {
-        "labels": f"{about['labels']} (weights sha256 {about['labels_sha256']})",
+        "labels": f"{about['labels']} (network digest {about['labels_sha256']})",
         "data": about["text"],
         "data_sha256": trainer.data_sha256,
         "code": f"mlff_tools.train, {trainer.step} steps, seed {trainer.train['seed']}, "
