@@ -1,20 +1,17 @@
-"""Crystals: lattice constants, equation of state, elastic constants, phonons, a vacancy, and whether they stay."""
+"""Crystals: lattice constants, equation of state, elastic constants, phonons at band edges, and high temperature."""
 
 import numpy as np
 
 from . import lattice, vibrations
 from .job import attempt
 from .rows import missing, row
-from .work import NotMeasured
 
-VACANCY = 10.0  # A, width of the cell that a vacancy is in
-RATTLE = 0.05  # A, of each coordinate before it is relaxed
 FARTHER = 3.0  # times the displacement of phonons, to see whether they depend on it
 HARMONIC = 0.03
 MELTED = 0.25  # root mean square displacement over the distance of neighbors
 
 
-def _relaxed(job, side, system):
+def relaxed(job, side, system):
     """The unit cell at zero stress: {frame, energy}."""
 
     def do(evaluate):
@@ -26,16 +23,22 @@ def _relaxed(job, side, system):
     return frame, found["energy"]
 
 
+def equation_of_state(job, side, system):
+    """lattice.equation_of_state of the relaxed unit cell."""
+    frame, _ = relaxed(job, side, system)
+    return job.static(side, system, "eos", lambda evaluate: lattice.equation_of_state(evaluate, frame))
+
+
 def _cell(job, side, system):
-    frame, _ = _relaxed(job, side, system)
-    eos = job.static(side, system, "eos", lambda evaluate: lattice.equation_of_state(evaluate, frame))
+    frame, _ = relaxed(job, side, system)
+    eos = equation_of_state(job, side, system)
     lengths = np.linalg.norm(frame["cell"], axis=1) * eos["scale"]
     constants = lambda evaluate: lattice.independent(lattice.elastic_constants(evaluate, frame))
     elastic, why = attempt(job.static, side, system, "elastic", constants)
     return {"lengths": lengths, "eos": eos, "elastic": elastic or {}, "why": why}
 
 
-def _both(job, system, do):
+def both(job, system, do):
     """[(found, why)] of the model and the teacher."""
     out = [attempt(do, job, side, system) for side in job.sides]
     return out if job.teacher else [*out, (None, job.no_teacher)]
@@ -53,7 +56,7 @@ def _lengths(lengths):
 def measure(job):
     rows, figures = [], []
     for system in job.of_kind("crystal"):
-        (mine, why), (other, other_why) = _both(job, system, _cell)
+        (mine, why), (other, other_why) = both(job, system, _cell)
         if mine is None:
             names = ("lattice_constant", "bulk_modulus", "elastic_constants")
             rows += [missing(name, system.name, why) for name in names]
@@ -84,19 +87,26 @@ def _eos_figure(system, mine, other):
     return {"kind": "lines", "title": f"{system.name}: energy against volume", "curves": curves, "dots": True, **axes}
 
 
+def force_constants(job, side, system):
+    """vibrations.ForceConstants of the relaxed unit cell."""
+    frame, _ = relaxed(job, side, system)
+    phi = job.static(side, system, "force constants", lambda evaluate: vibrations.ForceConstants(evaluate, frame).phi)
+    return vibrations.ForceConstants(None, frame, phi=np.array(phi))
+
+
 def _phonons(job, side, system):
-    frame, _ = _relaxed(job, side, system)
+    found = force_constants(job, side, system)
+    distances, w, ticks = found.path()
+    edges = found.edges()
+    out = {"edges": edges, "at": distances, "path": w, "ticks": ticks, "times": found.times, "farther": []}
+    if side is job.model:
 
-    def do(evaluate):
-        found = vibrations.ForceConstants(evaluate, frame)
-        distances, w, ticks = found.path()
-        out = {"edges": found.edges(), "at": distances, "path": w, "ticks": ticks, "times": found.times, "farther": []}
-        if side is job.model:
-            farther = vibrations.ForceConstants(evaluate, frame, move=FARTHER * vibrations.MOVE)
-            out["farther"] = [farther.frequencies(vibrations.points(frame)[p]).tolist() for p, _, _ in out["edges"]]
-        return out
+        def do(evaluate):
+            farther = vibrations.ForceConstants(evaluate, found.frame, move=FARTHER * vibrations.MOVE)
+            return [farther.frequencies(vibrations.points(found.frame)[p]) for p, _, _ in edges]
 
-    return job.static(side, system, "phonons", do)
+        out["farther"] = job.static(side, system, "phonons farther", do)
+    return out
 
 
 def _farther(w, there):
@@ -110,7 +120,7 @@ def _farther(w, there):
 def phonons(job):
     rows, figures = [], []
     for system in job.of_kind("crystal"):
-        (mine, why), (other, other_why) = _both(job, system, _phonons)
+        (mine, why), (other, other_why) = both(job, system, _phonons)
         if mine is None:
             rows.append(missing("phonons", system.name, why))
             continue
@@ -137,40 +147,6 @@ def phonons(job):
     return {"rows": rows, "figures": figures}
 
 
-def _vacancy(job, side, system):
-    if len(set(system.unit["elements"])) > 1:
-        raise NotMeasured("a compound: the energy of a vacancy depends on chemical potentials")
-    unit, energy = _relaxed(job, side, system)
-    big = lattice.repeated(unit, np.maximum(2, lattice.times_for(unit["cell"], VACANCY)))
-    hole = {**big, "elements": big["elements"][1:], "positions": big["positions"][1:]}
-    shaken = RATTLE * np.random.default_rng(1).normal(size=hole["positions"].shape)  # off the symmetric saddle
-
-    def do(evaluate):
-        _, label = lattice.relax(evaluate, [{**hole, "positions": hole["positions"] + shaken}])[0]
-        return label["energy"] - len(hole["elements"]) * energy / len(unit["elements"])
-
-    return {"energy": job.static(side, system, "vacancy", do), "atoms": len(hole["elements"])}
-
-
-def vacancy(job):
-    rows = []
-    for system in job.of_kind("crystal"):
-        (mine, why), (other, other_why) = _both(job, system, _vacancy)
-        if mine is None:
-            rows.append(missing("vacancy_energy", system.name, why))
-            continue
-        more = {"teacher": other and other["energy"], "teacher_note": other_why, "note": f"{mine['atoms']} atoms"}
-        rows.append(row("vacancy_energy", system.name, mine["energy"], **more))
-    return {"rows": rows, "figures": []}
-
-
-def _neighbours(frame):
-    """The shortest distance, A."""
-    d = frame["positions"][1:] - frame["positions"][0]
-    d -= np.round(d @ np.linalg.inv(frame["cell"])) @ frame["cell"]
-    return float(np.linalg.norm(d, axis=1).min())
-
-
 def _displacement(found, frame):
     """Root mean square displacement from the sites over the distance of neighbors at each frame."""
     x = found.positions
@@ -181,7 +157,7 @@ def _displacement(found, frame):
     d = x - (sites - sites.mean(0))
     d -= np.round(d @ np.linalg.inv(found.cells[0])) @ found.cells[0]
     d -= d.mean(1, keepdims=True)
-    return np.sqrt((d**2).sum(-1).mean(-1)) / _neighbours(frame)
+    return np.sqrt((d**2).sum(-1).mean(-1)) / lattice.nearest_distance(frame)
 
 
 def high_temperature(job):

@@ -42,6 +42,13 @@ def times_for(cell, width):
     return [max(1, int(np.ceil(width / w - 1e-6))) for w in widths(cell)]
 
 
+def nearest_distance(frame):
+    """The shortest distance from the first atom to another, A; not to its own images."""
+    d = frame["positions"][1:] - frame["positions"][0]
+    d -= np.round(d @ np.linalg.inv(frame["cell"])) @ frame["cell"]
+    return float(np.linalg.norm(d, axis=1).min())
+
+
 class _Descent:
     """Quasi-Newton descent (BFGS) of one structure in the positions and, with `cell`, the strain."""
 

@@ -8,7 +8,7 @@ import typing
 
 from ..model.modelfile import ModelError
 from ..train.labels import file_hash
-from . import beyond, crystals, distributions, dynamics, errors, liquids, novel, size, speed
+from . import beyond, crystals, defects, distributions, dynamics, errors, liquids, novel, polymorphs, size, speed
 from .work import CertifyError, NotMeasured, plain
 
 
@@ -46,10 +46,28 @@ ALL = {
         crystals.phonons,
         ("minutes",),
     ),
+    "polymorphs": Measurement(
+        "Other lattices",
+        "Cell and ions of each relaxed by either side: energies above the crystal.",
+        polymorphs.measure,
+        ("minutes",),
+    ),
     "vacancy": Measurement(
         "Vacancy",
         "One atom less in a supercell, ions shaken by 0.05 A and relaxed, cell fixed.",
-        crystals.vacancy,
+        defects.vacancy,
+        ("minutes",),
+    ),
+    "interstitials": Measurement(
+        "Self-interstitials",
+        "One atom more in a supercell, ions relaxed from the same starts, cell fixed.",
+        defects.interstitial,
+        ("minutes",),
+    ),
+    "migration": Measurement(
+        "Migration of a vacancy",
+        "Nudged elastic band of the model with a climbing image; the teacher evaluates its images.",
+        defects.migration,
         ("minutes",),
     ),
     "high_temperature": Measurement(

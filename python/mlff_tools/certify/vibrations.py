@@ -34,13 +34,19 @@ def points(frame):
 
 class ForceConstants:
     """Force constants of a relaxed unit cell. evaluate: returns forces of structures; times: the supercell, or None to
-    choose one; move: the displacement, A."""
+    choose one; move: the displacement, A; phi: force constants that are known, for which nothing is evaluated."""
 
-    def __init__(self, evaluate, frame, times=None, move=MOVE):
+    def __init__(self, evaluate, frame, times=None, move=MOVE, phi=None):
         self.frame = frame
         self.times = list(times or np.maximum(2, lattice.times_for(frame["cell"], WIDTH)))
         big = lattice.repeated(frame, self.times)
         self.atoms = lattice.primitive_atoms(frame)
+        self.phi = self._evaluated(evaluate, big, move) if phi is None else phi
+        self.big = big
+        self._images()
+
+    def _evaluated(self, evaluate, big, move):
+        """[primitive atom, axis, atom of the supercell, axis], eV/A^2"""
         moved = []
         for k in self.atoms:
             for axis in range(3):
@@ -49,12 +55,8 @@ class ForceConstants:
                     x[k, axis] += sign * move
                     moved.append({**big, "positions": x})
         forces = np.array([label["forces"] for label in evaluate(moved)])
-        n = len(big["elements"])
-        # [primitive atom, axis, atom of the supercell, axis]
-        self.phi = -(forces[0::2] - forces[1::2]).reshape(len(self.atoms), 3, n, 3) / (2 * move)
-        self.phi -= self.phi.mean(2, keepdims=True)  # a crystal that is moved as a whole feels no force
-        self.big = big
-        self._images()
+        phi = -(forces[0::2] - forces[1::2]).reshape(len(self.atoms), 3, len(big["elements"]), 3) / (2 * move)
+        return phi - phi.mean(2, keepdims=True)  # a crystal that is moved as a whole feels no force
 
     def _images(self):
         """For each primitive atom and atom of the supercell: which primitive atom it is, and the shortest vectors."""

@@ -39,7 +39,20 @@ QUANTITIES = {
     "bulk_modulus": Quantity("GPa", "near", "crystals", "bulk modulus from E(V)", percent=True),
     "elastic_constants": Quantity("GPa", "near", "crystals", "elastic constants, ions relaxed", percent=True),
     "phonons": Quantity("THz", "near", "phonons", "frequencies at band edges", percent=True),
+    "polymorph_energy": Quantity(
+        "meV/atom", "near", "polymorphs", "energy of another lattice above the crystal", percent=True
+    ),
+    "polymorph_order": Quantity("", "word", "polymorphs", "order of the lattices by energy", "same"),
     "vacancy_energy": Quantity("eV", "near", "vacancy", "formation energy of a vacancy, relaxed", percent=True),
+    "interstitial_energy": Quantity(
+        "eV", "near", "interstitials", "formation energy of an interstitial, relaxed", percent=True
+    ),
+    "relaxed_force": Quantity(
+        "eV/A", "most", "interstitials", "largest force of the teacher on a geometry that the model relaxed"
+    ),
+    "migration_barrier": Quantity(
+        "eV", "near", "migration", "barrier of the hop of an atom into a vacancy", percent=True
+    ),
     "high_temperature": Quantity("", "word", "high_temperature", "the crystal at high temperature", "stable"),
     "rdf": Quantity("%", "most", "liquids", "difference of radial distribution functions from the teacher's"),
     "adf": Quantity("%", "most", "liquids", "difference of angular distributions from the teacher's"),
