@@ -13,7 +13,7 @@ import pytest
 import yaml
 from nightly import NIGHTLY, only
 
-from mlff_tools.certify import command, runner, speed
+from mlff_tools.certify import command, lifetime, runner, speed
 from mlff_tools.model import lammps, modelfile
 from mlff_tools.train import extxyz
 from mlff_tools.train.recipe_certify import MEASUREMENTS
@@ -56,6 +56,7 @@ def place(tmp_path, monkeypatch):
     (tmp_path / "noisy.xyz").write_text("".join(map(extxyz.text, noisy)))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(speed, "ROUND", 0.01)
+    monkeypatch.setattr(lifetime, "LEAST", 24)
     return tmp_path
 
 

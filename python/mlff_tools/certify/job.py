@@ -69,10 +69,20 @@ class Job:
                 return {"why": str(e)}
 
         inputs = [side.identity["static"], system.inputs, what, more]
-        found = self.work.step(f"{side.name}-{_word(what)}-{_word(system.name)}", inputs, again, lambda r: "value" in r)
+        found = self.work.step(f"{side.name}-{word(what)}-{word(system.name)}", inputs, again, lambda r: "value" in r)
         if "why" in found:
             raise NotMeasured(found["why"])
         return found["value"]
+
+    def protocol(self, system, start=None, **given):
+        """That of a run (runner.protocol) at the temperature and pressure of the system. start: a trajectory that it
+        continues."""
+        p = {"temperature": float(system.temperature), "pressure": float(system.pressure)}
+        p |= {"timestep": self.timestep(system), "seed": self.settings["seed"], "minimize": system.packed}
+        p["warm"] = 0 if start else max(200, self.steps(system, WARM))
+        p = runner.protocol(**{**p, **given})
+        p["every"] = given.get("every") or max(1, p["steps"] // ROWS)
+        return p
 
     def trajectory(self, side, system, what, start=None, **given):
         """The run `what` of a side and a system, as far as the time given lets it go; kept. start: a trajectory whose
@@ -81,15 +91,10 @@ class Job:
         if what == "npt" and frame["cell"] is None:
             raise NotMeasured("it is not periodic")
         potential = side.potential(sorted(set(frame["elements"])))
-        dt = self.timestep(system)
-        p = {"temperature": float(system.temperature), "pressure": float(system.pressure), "timestep": dt}
-        p |= {"seed": self.settings["seed"], "warm": 0 if start else max(200, self.steps(system, WARM))}
-        p["minimize"] = system.packed
-        p = runner.protocol(**{**p, **given})
-        p["every"] = max(1, p["steps"] // ROWS)
+        p = self.protocol(system, start, **given)
         p["dump"] = max(1, p["steps"] // DUMPED) if p["dump"] else 0
         inputs = [side.identity["runs"], system.inputs, p, start and [start.inputs, start.ps]]
-        place = self.work.place(f"{side.name}-{_word(what)}-{_word(system.name)}", inputs)
+        place = self.work.place(f"{side.name}-{word(what)}-{word(system.name)}", inputs)
         p["start"] = start and start.last
         if not os.path.exists(os.path.join(place, "segments.json")):
             self.write(f"  {side.name}: {what} of {system.name}, {p['steps'] * p['timestep'] / 1000:g} ps")
@@ -98,7 +103,8 @@ class Job:
         return found
 
 
-def _word(text):
+def word(text):
+    """A text as part of a file name."""
     return re.sub(r"[^\w.-]+", "_", text)
 
 

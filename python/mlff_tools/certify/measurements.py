@@ -8,7 +8,20 @@ import typing
 
 from ..model.modelfile import ModelError
 from ..train.labels import file_hash
-from . import beyond, crystals, defects, distributions, dynamics, errors, liquids, novel, polymorphs, size, speed
+from . import (
+    beyond,
+    crystals,
+    defects,
+    distributions,
+    dynamics,
+    errors,
+    lifetime,
+    liquids,
+    novel,
+    polymorphs,
+    size,
+    speed,
+)
 from .work import CertifyError, NotMeasured, plain
 
 
@@ -100,6 +113,14 @@ ALL = {
         "Neighbors pressed together where they are, pairs and atoms in vacuum, and a run at twice the temperature.",
         beyond.measure,
         (*LENGTHS, "hot"),
+    ),
+    "lifetime": Measurement(
+        "Lifetime",
+        "Runs of the model at the highest temperature: at the pressure of the system, pressed and stretched. A failure "
+        "is an error of LAMMPS, a temperature far from that of the thermostat, atoms too close, a collapse of the "
+        "potential energy, or a broken bond. Exact limits of Poisson.",
+        lifetime.measure,
+        (*LENGTHS, "lifetime"),
     ),
     "uncertainty": Measurement(
         "Uncertainty",

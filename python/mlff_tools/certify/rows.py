@@ -48,6 +48,7 @@ def _measure(r, quantity, percent):
     if r.get("enough") is False and not _number(r.get("error")):
         return None, SHORT
     low, high = r.get("low", value - error), r.get("high", value + error)
+    high = math.inf if high is None else high  # in JSON
     if quantity.kind == "near" or quantity.kind == "to":
         other = quantity.target if quantity.kind == "to" else r.get("teacher")
         if not _number(other):

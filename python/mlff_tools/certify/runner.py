@@ -8,6 +8,7 @@ g/mol, whatever the units of the potential are.
 import json
 import os
 import re
+import signal
 import subprocess
 import time
 
@@ -25,6 +26,7 @@ COLUMNS = "step temp pe ke etotal press vol".split()
 # units: (time unit in ps, energy unit in eV, pressure unit in bar)
 UNITS = {"metal": (1.0, 1.0, 1.0), "real": (1e-3, 1 / 23.060549, 1.01325)}
 BEGIN = "mlff-certify-begin"
+NO_ANSWER = "LAMMPS did not answer"
 
 
 class Potential:
@@ -51,12 +53,13 @@ def of_commands(commands, types):
 
 class Trajectory:
     """rows [n, 7] of COLUMNS, one every `every` steps; positions [m, N, 3] and cells [m, 3, 3] of dumped frames, which
-    are `dump_ps` apart; elements [N]. ended: end, time or an error of LAMMPS. ps: how far it went. last: the restart
+    are `dump_ps` apart, at `frame_ps` where some were dropped; elements [N]. ended: end, time, an error of LAMMPS, or
+    what a judge said. ps: how far it went, after warm_ps of Langevin dynamics, in `seconds`. last: the restart
     file of its end."""
 
     def __init__(self, rows, positions, cells, elements, protocol, ended, last):
         self.rows, self.positions, self.cells, self.elements, self.ended = rows, positions, cells, elements, ended
-        self.last = last
+        self.last, self.warm_ps, self.frame_ps, self.seconds = last, 0.0, np.zeros(0), 0.0
         self.timestep_ps = protocol["timestep"] / 1000
         self.wanted_ps = protocol["steps"] * self.timestep_ps
         self.dump_ps = protocol["dump"] * self.timestep_ps
@@ -95,7 +98,9 @@ class Trajectory:
 
 def protocol(**given):
     """What is run: ensemble nve, nvt or npt; temperature; pressure; timestep (fs); steps; warm: steps of Langevin
-    dynamics before; every: steps between rows; dump: between frames (0: none); seed; start: a restart file."""
+    dynamics before; every: steps between rows; dump: between frames (0: none); seed; start: a restart file; segments:
+    whether there may be more than one, or the largest number of them; dump_warm: whether the steps before are dumped,
+    too, as warm.0."""
     out = {"ensemble": "nve", "temperature": 300.0, "pressure": 1.0, "timestep": 1.0, "steps": 1000, "warm": 0}
     return {**out, "every": 10, "dump": 0, "seed": 1, "start": None, "segments": True, "minimize": False, **given}
 
@@ -131,6 +136,13 @@ def _ensemble(potential, p):
     return [f"fix integrate all npt temp {heat} iso {p['pressure'] / bar!r} {p['pressure'] / bar!r} {1.0 / unit!r}"]
 
 
+def _dump(p, name, k):
+    return [
+        f"dump {name} all custom {p['dump']} {name}.{k} id xu yu zu",
+        f"dump_modify {name} sort id format float %.6f",
+    ]
+
+
 def _script(potential, p, k, first, last, seconds):
     """The input of segment k, which ends at step `last` and leaves restart.k; first: it begins the run."""
     unit, t, whole = UNITS[potential.units][0], p["temperature"], int(seconds) + 1
@@ -142,6 +154,7 @@ def _script(potential, p, k, first, last, seconds):
         if not p["start"]:
             lines += [f"velocity all create {t!r} {p['seed'] + 4711} mom yes rot yes dist gaussian"]
         if p["warm"]:
+            lines += _dump(p, "warm", k) if p.get("dump_warm") else []
             lines += [
                 "fix warm all nve",
                 f"fix heat all langevin {t!r} {t!r} {0.1 / unit!r} {p['seed'] + 90411} zero yes",
@@ -149,12 +162,12 @@ def _script(potential, p, k, first, last, seconds):
                 "unfix heat",
                 "unfix warm",
                 "velocity all zero linear",
+                *(["undump warm"] if p.get("dump_warm") else []),
             ]
         lines += ["reset_timestep 0"]
     lines += _ensemble(potential, p)
     if p["dump"]:
-        lines += [f"dump frames all custom {p['dump']} frames.{k} id xu yu zu"]
-        lines += ["dump_modify frames sort id format float %.6f"]
+        lines += _dump(p, "frames", k)
     return "\n".join([*lines, f'print "{BEGIN}"', f"run {last} upto", f"write_restart restart.{k}", ""])
 
 
@@ -168,8 +181,14 @@ def _read(path):
 
 def _rows(path, potential):
     """Rows [n, 7] that the log has after the begin of production, in our units."""
-    rows, inside, n, text = [], False, len(COLUMNS), _read(path)
-    for line in text[text.rfind("\n" + BEGIN) :].splitlines() if "\n" + BEGIN in text else ():
+    text = _read(path)
+    return _table(text[text.rfind("\n" + BEGIN) :] if "\n" + BEGIN in text else "", potential)
+
+
+def _table(text, potential):
+    """Rows [n, 7] of the thermodynamic output in a text, in our units."""
+    rows, inside, n = [], False, len(COLUMNS)
+    for line in text.splitlines():
         words = line.split()
         if words[:2] == ["Step", "Temp"]:
             inside = True
@@ -201,14 +220,24 @@ def _frames(path):
     return out
 
 
+def _thin(path, number, last, until):
+    """Drops frames of a dump after step `until`, and of the others all but `number` and the last `last`."""
+    items = [item for item in _read(path).split("ITEM: TIMESTEP\n")[1:] if item.endswith("\n")]
+    items = [item for item in items if int(item.partition("\n")[0]) <= until]
+    kept = {int(k) for k in np.linspace(0, len(items) - 1, number + 1)[1:]} if items else set()
+    kept |= set(range(max(0, len(items) - last), len(items)))
+    write_whole(path, "".join("ITEM: TIMESTEP\n" + items[k] for k in sorted(kept)))
+
+
 def ends(p):
     """Last steps of the segments."""
-    n = min(20, max(1, p["steps"] // SEGMENT)) if p["segments"] else 1
+    most = 20 if p["segments"] is True else int(p["segments"])
+    n = max(1, min(most, p["steps"] // SEGMENT))
     return [p["steps"] * (k + 1) // n for k in range(n)]
 
 
 def _segment(lmp, potential, p, place, k, first, last, deadline):
-    """Runs segment k; how it ended: end, time, or the error of LAMMPS."""
+    """Runs segment k; how it ended: end, time, or the error of LAMMPS. LammpsError where something killed LAMMPS."""
     write_input(
         os.path.join(place, f"in.{k}"), _script(potential, p, k, first, last, max(1.0, deadline - time.monotonic()))
     )
@@ -221,8 +250,10 @@ def _segment(lmp, potential, p, place, k, first, last, deadline):
             **lammps.process_options(lmp, place),
         )
     except subprocess.TimeoutExpired:
-        return "LAMMPS did not answer"
+        return NO_ANSWER
     text = _read(os.path.join(place, f"log.{k}"))
+    if -done.returncode in (signal.SIGINT, signal.SIGKILL, signal.SIGTERM):
+        raise LammpsError(f"{signal.Signals(-done.returncode).name} ended LAMMPS: run the same command to continue")
     if done.returncode:
         errors = [e for e in lammps.errors_in(text) if "units" not in e.split()] or lammps.errors_in(done.stdout)
         return (errors or [f"LAMMPS ended with status {done.returncode}"])[0]
@@ -230,8 +261,33 @@ def _segment(lmp, potential, p, place, k, first, last, deadline):
     return "end" if len(rows) and rows[-1, 0] == last else "time"
 
 
-def run(lmp, potential, frame, p, place, seconds):
-    """The trajectory of protocol p from a frame, as far as it goes in so many seconds; kept in the folder `place`."""
+class Judge:
+    """Says of each segment whether the run has failed there, and which frames are kept: `number` of each segment, and
+    the last `last` of the one that failed."""
+
+    number, last = 4, 100
+
+    def failure(self, rows, frames):
+        """(step, why) or None. rows [n, 7] of the run so far, frames {step: (positions, cell)} of the segment."""
+        raise NotImplementedError
+
+
+def _judged(judge, potential, place, k, ended):
+    """{ended, step where it failed}: what is kept of a segment."""
+    rows = np.concatenate([_rows(os.path.join(place, f"log.{n}"), potential) for n in range(k + 1)])
+    found = judge.failure(rows, _frames(os.path.join(place, f"frames.{k}")))
+    failed = found is not None or ended not in ("end", "time")
+    step = found[0] if found else float("inf")
+    _thin(os.path.join(place, f"frames.{k}"), judge.number, judge.last if failed else 0, step)
+    warm = os.path.join(place, f"warm.{k}")
+    if os.path.exists(warm):
+        _thin(warm, 0, judge.last if failed and not len(rows) else 0, step)
+    return {"ended": found[1], "step": int(step)} if found else {"ended": ended}
+
+
+def run(lmp, potential, frame, p, place, seconds, judge=None):
+    """The trajectory of protocol p from a frame, as far as it goes in so many seconds; kept in the folder `place`. It
+    ends where the judge says that it failed."""
     place, p = os.path.abspath(place), {**p, "boundary": "f f f" if frame["cell"] is None else "p p p"}
     write_input(os.path.join(place, "start.data"), lammps_data.data_text(frame, potential.types, potential.style))
     state = os.path.join(place, "segments.json")
@@ -246,8 +302,10 @@ def run(lmp, potential, frame, p, place, seconds):
         now, k = time.monotonic(), len(done)
         if now > deadline or (done and done[-1]["ended"] not in ("end", "time")):
             break
-        ended = _segment(lmp, potential, p, place, k, not begun, last, deadline)
-        done.append({"ended": ended, "seconds": time.monotonic() - now})
+        found = {"ended": _segment(lmp, potential, p, place, k, not begun, last, deadline)}
+        if judge:
+            found = _judged(judge, potential, place, k, found["ended"])
+        done.append({**found, "seconds": time.monotonic() - now})
         write_whole(state, json.dumps(done))
         begun = True
     return _collect(potential, frame, p, place, done)
@@ -274,12 +332,28 @@ def _collect(potential, frame, p, place, done):
     if not rows and ended not in ("end", "time") and not _moved(os.path.join(place, "log.0")):
         os.remove(os.path.join(place, "segments.json"))  # another time it may work
         raise LammpsError(f"LAMMPS could not run it: {ended}")
-    table = np.array([rows[k] for k in sorted(rows)]).reshape(-1, len(COLUMNS))
+    until = min([s["step"] for s in done if "step" in s], default=float("inf"))
+    table = np.array([rows[k] for k in sorted(rows) if k <= until]).reshape(-1, len(COLUMNS))
     dumped = [frames[k] for k in sorted(frames)]
     positions = np.array([x for x, _ in dumped]).reshape(-1, len(frame["elements"]), 3)
     found = positions, np.array([cell for _, cell in dumped]).reshape(-1, 3, 3)
     last = os.path.join(place, f"restart.{len(done) - 1}")
-    return Trajectory(table, *found, frame["elements"], p, ended, last)
+    made = Trajectory(table, *found, frame["elements"], p, ended, last)
+    made.seconds = sum(s["seconds"] for s in done)
+    made.frame_ps = np.array(sorted(frames), float) * made.timestep_ps
+    made.warm_ps = _warm_steps(place, potential, len(done)) * made.timestep_ps
+    return made
+
+
+def _warm_steps(place, potential, n):
+    """Steps of the warm dynamics that went before the run, which the last of n segments that began it has done."""
+    for k in reversed(range(n)):
+        text = _read(os.path.join(place, f"log.{k}")).partition("\n" + BEGIN)[0]
+        text = text[text.find("fix heat all langevin") :] if "fix heat all langevin" in text else ""
+        found = _table(text, potential)
+        if len(found):
+            return int(found[-1, 0] - found[0, 0])
+    return 0
 
 
 def no_dynamics(kind):

@@ -50,7 +50,7 @@ def kind_of(item):
     return said if said in KINDS else next((key for key in KINDS if key in item), None)
 
 
-def _repeated(unit, least):
+def repeated(unit, least):
     """The unit cell repeated, the shortest side first, until it has so many atoms."""
     times = [1, 1, 1]
     while len(unit["elements"]) * int(np.prod(times)) < least:
@@ -82,7 +82,7 @@ def crystal(item, unit, settings, name):
     t = item.get("temperature") or _nearest(temperatures, settings["temperature"])
     high = item.get("high") or 0.0
     high = high if high > t else 1.5 * t
-    frame = _repeated(unit, settings["atoms"])
+    frame = repeated(unit, settings["atoms"])
     phase = _crystal_name(item) if "crystal" in item else None
     return System(name, "crystal", frame, t, item.get("pressure", settings["pressure"]), high, unit, phase=phase)
 

@@ -20,6 +20,15 @@ MOST_VALUES, MOST_DEPTH = 100_000, 50  # of a recipe; anchors and aliases can ma
 CONVERSION = (yaml.YAMLError, ValueError, LookupError, ArithmeticError, TypeError, AttributeError)
 
 
+class Loader(yaml.SafeLoader):
+    """That of YAML 1.1, for which 1e6 is a number, as in YAML 1.2."""
+
+
+Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"), list("-+.0123456789")
+)
+
+
 class RecipeError(ModelError):
     """A recipe that cannot be used."""
 
@@ -35,7 +44,7 @@ class Recipe:
         self.path, self.folder, self.lines = path, os.path.dirname(os.path.abspath(path)), {}
         try:
             with open(path, encoding="utf-8") as f:
-                node = yaml.compose(f, Loader=yaml.SafeLoader)
+                node = yaml.compose(f, Loader=Loader)
         except OSError as e:
             hint = f"; {missing}" if missing and isinstance(e, FileNotFoundError) else ""
             raise RecipeError(f"{path}: {e.strerror}{hint}") from e
@@ -67,7 +76,7 @@ class Recipe:
                     self.fail((*key_path, name), "duplicate key")
                 out[name] = self._plain(child, (*key_path, name))
             return out
-        loader = yaml.SafeLoader("")
+        loader = Loader("")
         try:
             return loader.construct_object(node, deep=True)
         except CONVERSION:
