@@ -40,6 +40,9 @@ SW = (
     + "\n    dynamics: {temperature: [300, 900], time: 0.5, every: 0.05, timestep: 1, equilibrate: 0.1}\n"
     'teacher:\n  lammps: [pair_style sw, "pair_coeff * * Si.sw ${elements}"]\n'
 )
+RUNS = "  - %s\n    split: test\n" % (CRYSTAL % ("diamond", "Si", 5.43, 2, 2, 2))
+RUNS += "    dynamics: {temperature: 300, time: 0.1, every: 0.05, timestep: 1, runs: %d, seed: 9}\n"
+)
 HELD_OUT = SW.replace("teacher:", "  - %s\n    split: test\nteacher:" % (CRYSTAL % ("diamond", "Si", 5.5, 1, 1, 1)))
 
 
@@ -90,7 +93,8 @@ def test_a_pair_style_with_a_round(tmp_path):
     are told apart."""
     more = "rounds: {count: 1, temperature: [300, 600], time: 0.2, every: 0.02, timestep: 1, frames: 8, committee: 1, "
     more += "steps: 100}\nbars: {energy: 200, forces: 0.001}\n"
-    recipe = write(tmp_path, SW + SMALL.replace("[errors]", "[errors, nve, speed]") + more)
+    text = SW.replace("teacher:", RUNS % 5 + "teacher:") + SMALL
+    recipe = write(tmp_path, text.replace("[errors]", "[errors, nve, speed]") + more)
     said = distill(tmp_path, recipe, code=1)
     found, head = certified(tmp_path, "si", said)
     assert found["measurements"]["nve"] and found["measurements"]["speed"]
@@ -198,7 +202,7 @@ def test_a_file_of_labels(tmp_path):
 def test_killed_many_times(tmp_path):
     """A run that is killed at ten random moments, by day at two, ends with the bits of one that was not,
     its inner model too."""
-    more = "rounds: {count: 1, temperature: [600], time: 0.2, every: 0.02, timestep: 1, frames: 5, committee: 1, "
+    more = "rounds: {count: 1, temperature: [600], time: 0.2, every: 0.02, timestep: 1, frames: 5, "
     more += "steps: 80}\ninner: {features: 8, steps: 40}\n"
     recipe = write(tmp_path, SW + SMALL.replace("{steps: 100", "{hessian_share: 0.8, steps: 120") + more)
     whole, rng, killed = kills.Changes(tmp_path / "whole"), random.Random(5), 0
@@ -325,8 +329,7 @@ def test_dry_run(tmp_path):
 
 def test_bars_that_can_never_be_decided(tmp_path):
     """Are refused before hours of labels: too few held-out trajectories, of the recipe's bars and those of its kind."""
-    run = "  - " + CRYSTAL % ("diamond", "Si", 5.43, 2, 2, 2) + "\n    split: test\n    dynamics: {temperature: 300, "
-    run += "time: 0.1, every: 0.05, timestep: 1, runs: %d, seed: 9}\nteacher:"
+    run = RUNS + "teacher:"
     bars = "bars: {forces: {crystal 300 K: 5 %, crystal 900 K: 5 %}}\n"
     text = SW.replace("teacher:", run % 5) + SMALL + bars
     said = distill(tmp_path, write(tmp_path, text), "--dry-run", code=2)

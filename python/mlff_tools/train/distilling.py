@@ -344,11 +344,22 @@ class Run:
             spread = lambda frames: rounds.disagreement(frames, before["models"], self.programs.program)
             chosen = rounds.most_doubtful(sound, section["frames"], spread)
         else:
-            chosen = rounds.evenly(sound, section["frames"])
+            chosen = self._most_different(k, before["models"][0], sound, held)
         chosen = rounds.marked(chosen, k)
         write_json(os.path.join(place, "round.json"), {"runs": len(runs), "exploded": exploded})
         write_bytes(path, "".join(extxyz.text(f) for f in chosen).encode())
         return extxyz.read(path) if chosen else []
+
+    def _most_different(self, k, model, runs, held):
+        """The frames that are the least like the training set and each other, by the uncertainty of the student; for a
+        network without one, frames at equal intervals."""
+        n, path = self.wanted.rounds["frames"], self.path(f"round-{k}", "student.yaml")
+        try:
+            self.unsure(model, path, held)
+        except ModelError as e:
+            self.write(f"round {k}: frames at equal intervals are chosen, since there is no uncertainty of atoms: {e}")
+            return rounds.evenly(runs, n)
+        return rounds.most_different([frame for run in runs for frame in run], n, path)
 
     def _runs(self, k, model, held):
         """(frames of each run of the student, number of runs that exploded)"""
@@ -405,17 +416,22 @@ class Run:
             files.copy(os.path.splitext(path)[0] + ending, self.path(name + ending))
         return self.path(name + ".yaml")
 
+    def unsure(self, model, path, frames):
+        """Writes a model with the uncertainty of atoms, from labels that it was trained on; the head of the file."""
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        seen = [f for f in frames if extxyz.tag(f, "split") != "test"]  # test frames may be added later
+        after, notes = uncertainty.add(model, seen, path)
+        for note in notes:
+            self.write(f"uncertainty of atoms: {note}")
+        return after
+
     def uncertain(self, model):
-        """Adds the uncertainty of atoms to the finished model, from the labels that it was trained on."""
+        """Adds the uncertainty of atoms to the finished model."""
         try:
-            seen = [f for f in labels.read_labels(self.labels) if extxyz.tag(f, "split") != "test"]
-            after, notes = uncertainty.add(model, seen)  # test frames may be added later
+            block = self.unsure(model, model, labels.read_labels(self.labels))["uncertainty"]
         except ModelError as e:
             self.write(f"no uncertainty of atoms: {e}")
             return
-        for note in notes:
-            self.write(f"uncertainty of atoms: {note}")
-        block = after["uncertainty"]
         self.write(f"uncertainty of atoms: {block['description']}; limit {block['limit']:g} {block['unit']}")
 
     def certificate(self, model):

@@ -11,7 +11,6 @@ FOLDER/round-K/
 import dataclasses
 import os
 
-from ..certify import uncertainty
 from ..model.files import write_bytes
 from ..model.modelfile import ModelError, read_head
 from . import copies, explore, extxyz, job, rounds
@@ -26,17 +25,13 @@ def core_time():
 
 
 def student(run, k, before):
-    """(path, limit in eV/A) of the student that round k runs, with its uncertainty."""
+    """(path, limit in eV/A) of the student that a script runs in round k, with its uncertainty."""
     path = run.path(f"round-{k}", "script", "student.yaml")
     if not os.path.exists(path):
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        seen = [f for f in run.held(k) if extxyz.tag(f, "split") != "test"]
         try:
-            _, notes = uncertainty.add(before["models"][0], seen, path)
+            run.unsure(before["models"][0], path, run.held(k))
         except ModelError as e:
             raise ModelError(f"{run.folder}: a script cannot be explored without an uncertainty: {e}") from e
-        for note in notes:
-            run.write(f"uncertainty of atoms: {note}")
     return path, read_head(path)["uncertainty"]["limit"]
 
 

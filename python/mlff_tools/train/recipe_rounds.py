@@ -9,7 +9,7 @@ rounds:
   every: 0.1                   # ps between the frames that are looked at
   timestep: 0.5                # fs
   frames: 50                   # labels of a round
-  committee: 2                 # additional students; 0: frames at equal intervals
+  committee: 2                 # additional students, whose disagreement chooses frames; default: the uncertainty
   steps: 4000                  # of training after a round
   learning_rate: 1.0e-3        # its highest; default: that of training
 
@@ -42,7 +42,7 @@ DEFAULTS = {
     "every": 0.1,
     "timestep": 0.5,
     "frames": 50,
-    "committee": 2,
+    "committee": 0,
     "steps": 4000,
     "learning_rate": None,
     "script": None,

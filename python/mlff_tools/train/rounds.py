@@ -1,9 +1,10 @@
-"""Rounds of distillation: the student runs, and frames on which a committee of students disagrees get labels.
+"""Rounds of distillation: the student runs, and frames that are unlike the training set get labels.
 
 The runs of round k start from labelled frames of each config_type, at the temperatures and pressures of the section
-rounds. Frames with a pair of atoms closer than NEAREST times the shortest distance of the labels are dropped. With a
-committee, the frames with the largest disagreement are chosen, at most SHARE times the even share of a run. Without
-one, frames are chosen at equal intervals. From a script of the user (explore.py), the most different frames are chosen.
+rounds. Frames with a pair of atoms closer than NEAREST times the shortest distance of the labels are dropped. The most
+different frames are chosen by the uncertainty of the student. With a committee, the frames with the largest
+disagreement are chosen, at most SHARE times the even share of a run. A script of the user (explore.py) may take the
+place of the runs.
 """
 
 import numpy as np
