@@ -42,7 +42,6 @@ SW = (
 )
 RUNS = "  - %s\n    split: test\n" % (CRYSTAL % ("diamond", "Si", 5.43, 2, 2, 2))
 RUNS += "    dynamics: {temperature: 300, time: 0.1, every: 0.05, timestep: 1, runs: %d, seed: 9}\n"
-)
 HELD_OUT = SW.replace("teacher:", "  - %s\n    split: test\nteacher:" % (CRYSTAL % ("diamond", "Si", 5.5, 1, 1, 1)))
 
 
