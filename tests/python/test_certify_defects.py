@@ -165,7 +165,7 @@ def test_defects_of_mendelev_s_iron(tmp_path):
     potentials = [_lammps(IRON, ["Fe"]) for _ in range(2)]
     with certified(tmp_path, unit, *potentials, name="Fe bcc") as made:
         found, hop = defects.vacancy(made), defects.migration(made)
-        row = defects._interstitial_rows(made, made.systems[0], "dumbbell 110")
+        row = defects._interstitial_rows(made, made.systems[0], "110")
     helpers.assert_near(values(found, "vacancy_energy")["Fe bcc"], 1.71, 0.02, "vacancy, eV")
     assert values(found, "relaxed_force")["Fe bcc vacancy"] < 2 * lattice.FORCE
     helpers.assert_near(values(hop, "migration_barrier")["Fe bcc"], 0.63, 0.03, "barrier, eV")
@@ -183,10 +183,10 @@ def test_starts_of_interstitials():
         unit = {**unit, "cell": 4.0 * unit["cell"], "positions": 4.0 * unit["positions"]}
         found = dict(defects.interstitials(name, unit))
         assert len(found) == 3 + len(wanted)
-        for (key, frame), distance in zip([kv for kv in found.items() if "hole" in kv[0]], wanted):
+        for (key, frame), distance in zip(list(found.items())[3:], wanted):
             d = defects.vectors(frame["positions"][-1:], frame["positions"][:-1], frame["cell"])
             helpers.assert_near(np.linalg.norm(d, axis=-1).min() / 4.0, distance, 1e-3, f"{name} {key}")
-        a, b = found["dumbbell 110"]["positions"][[0, -1]]
+        a, b = found["110"]["positions"][[0, -1]]
         helpers.assert_near((b - a) / np.linalg.norm(b - a), [0.5**0.5, 0.5**0.5, 0], 1e-9, name)
 
 

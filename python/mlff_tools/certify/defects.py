@@ -69,7 +69,7 @@ def relaxed_defect(job, side, system, what, frame):
     return {"frame": {**frame, "positions": np.array(found["positions"])}, "energy": found["energy"]}
 
 
-def _shaken(frame):
+def shaken(frame):
     """Off the symmetric saddle point."""
     return {
         **frame,
@@ -82,7 +82,7 @@ def _vacancy(job, side, system):
     unit, energy = relaxed(job, side, system)
     big = supercell(unit)
     hole = {**big, "elements": big["elements"][1:], "positions": big["positions"][1:]}
-    found = relaxed_defect(job, side, system, "vacancy relaxed", _shaken(hole))
+    found = relaxed_defect(job, side, system, "vacancy relaxed", shaken(hole))
     bulk = len(hole["elements"]) * energy / len(unit["elements"])
     return {**found, "formation": found["energy"] - bulk, "atoms": len(hole["elements"])}
 
@@ -104,10 +104,10 @@ def interstitials(name, unit):
     """[(name, supercell with one atom more)] of a lattice and its unit cell of one element."""
     big, out = supercell(unit), []
     if name != "hcp":
-        out += [(f"dumbbell {key}", builders.interstitial(big, key)) for key in builders.DUMBBELLS]
+        out += [(key, builders.interstitial(big, key)) for key in builders.DUMBBELLS]
     for key, fractions in HOLES[name].items():
         site = np.asarray(fractions) @ unit["cell"]
-        out.append((f"{key} hole", builders.with_atom(big, big["elements"][0], site)))
+        out.append((key, builders.with_atom(big, big["elements"][0], site)))
     return out
 
 
@@ -124,7 +124,7 @@ def _interstitial_rows(job, system, which):
     (mine, why), (other, other_why) = both(job, system, lambda *words: _interstitial(*words, which))
     if mine is None:
         return [missing("interstitial_energy", group, why)]
-    force, energy = force_row(job, system, group, mine["frame"])
+    force, energy = force_row(job, system, f"{system.name} interstitial {which}", mine["frame"])
     note = f"{mine['atoms']} atoms"
     if energy is not None:
         _, _, bulk = cell_of(job, job.teacher, system)
@@ -160,7 +160,7 @@ def _hop(job, system):
     k = int(np.argmin(away))
     moved = big["positions"][1:].copy()
     moved[k] += vectors(moved[k][None], site[None], big["cell"])[0, 0]
-    end = relaxed_defect(job, job.model, system, "vacancy after a hop", _shaken({**start, "positions": moved}))
+    end = relaxed_defect(job, job.model, system, "vacancy after a hop", shaken({**start, "positions": moved}))
 
     def do(evaluate):
         images, energies = neb.path(evaluate, start, end["frame"])

@@ -15,12 +15,14 @@ from . import (
     distributions,
     dynamics,
     errors,
+    faults,
     lifetime,
     liquids,
     novel,
     polymorphs,
     size,
     speed,
+    surfaces,
 )
 from .work import CertifyError, NotMeasured, plain
 
@@ -63,6 +65,18 @@ ALL = {
         "Other lattices",
         "Cell and ions of each relaxed by either side: energies above the crystal.",
         polymorphs.measure,
+        ("minutes",),
+    ),
+    "faults": Measurement(
+        "Planar faults",
+        "Crystals shifted along a plane, and twins, relaxed along the normal of the plane.",
+        faults.measure,
+        ("minutes",),
+    ),
+    "surfaces": Measurement(
+        "Surfaces",
+        "Slabs shaken by 0.05 A and relaxed by the model; the teacher evaluates the same geometry.",
+        surfaces.measure,
         ("minutes",),
     ),
     "vacancy": Measurement(

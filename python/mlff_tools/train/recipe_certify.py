@@ -43,6 +43,8 @@ QUANTITIES = {
         "meV/atom", "near", "polymorphs", "energy of another lattice above the crystal", percent=True
     ),
     "polymorph_order": Quantity("", "word", "polymorphs", "order of the lattices by energy", "same"),
+    "fault_energy": Quantity("mJ/m2", "near", "faults", "energy of a planar fault", percent=True),
+    "surface_energy": Quantity("J/m2", "near", "surfaces", "energy of a surface that the model relaxed", percent=True),
     "vacancy_energy": Quantity("eV", "near", "vacancy", "formation energy of a vacancy, relaxed", percent=True),
     "interstitial_energy": Quantity(
         "eV", "near", "interstitials", "formation energy of an interstitial, relaxed", percent=True
