@@ -3,7 +3,7 @@
 Measures errors on held-out labels, properties of liquids and crystals against the teacher, energy conservation,
 stability, behavior outside the domain, size transfer, speed and memory, and compares them with the bars of the
 kind of material and of the recipe. The same command continues a stopped certificate; finished measurements are
-kept in the work folder. `mlff certify --page NAME.json` only writes the page of an existing certificate.
+kept in the work folder. `mlff certify --page NAME.json [RECIPE]` only writes the page of an existing certificate.
 Exit status: 0 all bars are met or there are none, 1 a bar is missed, 2 the certificate could not be made, 3 no bar is
 missed, but some are undecided.
 docs/certificate.md explains the numbers.
@@ -22,6 +22,7 @@ from . import job, measurements, page, reality, rows, sides, systems
 from .work import CertifyError, Work, plain, write_whole
 
 FORMAT = "mlff-certificate/1"
+STATUS = {rows.FAIL: 1, rows.UNDECIDED: 3}
 EXAMPLES = """examples:
   mlff certify water-xs.yaml recipe.yaml
   mlff certify water-xs.yaml recipe.yaml --labels labels.xyz --measure errors,nve
@@ -184,14 +185,18 @@ def _hashes(side):
     return {"weights_sha256": head["weights"]["sha256"], "header_sha256": head.get("header_sha256", "not hashed")}
 
 
+def _judged(measured, bars, kind, quick):
+    """{kind, verdict, quick, verdict_text, bars} of the measurements."""
+    all_rows = [r for m in measured.values() for r in m["rows"]]
+    judged = rows.judge(all_rows, bars, {name: m["why"] for name, m in measured.items() if m.get("why")}, kind)
+    verdict = rows.overall(judged)
+    text = f"{'QUICK ' if quick else ''}{verdict}: {rows.summary(judged, kind)}"
+    return {"kind": kind, "verdict": verdict, "quick": quick, "verdict_text": text, "bars": judged}
+
+
 def certificate(made, bars, found):
     """The JSON."""
-    all_rows = [r for m in found.values() for r in m["rows"]]
-    reality.add(all_rows, made.systems)
-    judged = rows.judge(all_rows, bars, {name: m["why"] for name, m in found.items() if m.get("why")}, made.kind)
-    verdict, quick = rows.overall(judged), made.settings["quick"]
-    text = rows.summary(judged, made.kind)
-    text = f"{'QUICK ' if quick else ''}{verdict}: {text}"
+    reality.add([r for m in found.values() for r in m["rows"]], made.systems)
     seconds = sum(m.get("seconds") or 0 for m in found.values())
     hours = f"{seconds / 3600:.2g} hours" if seconds > 3600 else f"{seconds:.3g} s"
     head = made.head
@@ -203,11 +208,7 @@ def certificate(made, bars, found):
             | _hashes(made.model.static)
             | {"file": os.path.basename(made.path)},
             "teacher": _teacher(made),
-            "kind": made.kind,
-            "verdict": verdict,
-            "quick": quick,
-            "verdict_text": text,
-            "bars": judged,
+            **_judged(found, bars, made.kind, made.settings["quick"]),
             "domain": made.domain,
             "systems": [
                 {"name": s.name, "kind": s.kind, "atoms": len(s.frame["elements"]), "temperature": s.temperature}
@@ -260,7 +261,7 @@ def run(args):
                 f"  {b['quantity']} ({b['group']}): the recipe's bar {b['bar']} is looser than the kind's {b['looser']}"
             )
     print(f"certificate of {done['model']['name']}: {done['verdict_text']} ({out}.html)")
-    return {rows.FAIL: 1, rows.UNDECIDED: 3}.get(done["verdict"], 0)
+    return STATUS.get(done["verdict"], 0)
 
 
 def read_certificate(path):
@@ -278,13 +279,17 @@ def read_certificate(path):
 
 
 def write_page(args):
-    """Writes the page of the certificate args.model; exit status 0."""
-    if args.recipe:
-        raise CertifyError("--page measures nothing: remove RECIPE.yaml")
+    """Writes the page of the certificate args.model, with a recipe judged by its kind and bars; the exit status."""
     out = args.out or os.path.splitext(args.model)[0] + ".html"
-    write_whole(out, page.page(read_certificate(args.model)))
+    found = read_certificate(args.model)
+    if args.recipe:
+        _, bars, _, _, kind = read_recipe(args.recipe)
+        found |= plain(_judged(found["measurements"], bars, kind, found["quick"]))
+        write_whole(os.path.splitext(out)[0] + ".json", profiles.dumps(found) + "\n")
+        print(f"certificate of {found['model']['name']}: {found['verdict_text']}")
+    write_whole(out, page.page(found))
     print(out)
-    return 0
+    return STATUS.get(found["verdict"], 0) if args.recipe else 0
 
 
 def arguments():
@@ -300,7 +305,11 @@ def arguments():
         metavar="FILE.html",
         help="the page, with the JSON in the same folder (default: MODEL-certificate.html)",
     )
-    add("--page", action="store_true", help="only write the page of the certificate NAME.json, measure nothing")
+    add(
+        "--page",
+        action="store_true",
+        help="measure nothing: write the page of the certificate NAME.json, with RECIPE judged again by its bars",
+    )
     add("--work", metavar="FOLDER", help="work folder (default: NAME-certificate.work in the folder of the page)")
     add(
         "--labels",
