@@ -98,10 +98,10 @@ def test_the_kind_of_material(place, capsys):
     assert "undecided, 1 loosened by the recipe (kind: liquid)" in found["verdict_text"]
     assert "forces (all): the recipe's bar 9 % is looser than the kind's 6 %" in capsys.readouterr().out
     assert '<span class="fail">loosened: 6 %</span>' in (place / "c.html").read_text()
-    (place / "r.yaml").write_text(text.replace("9 %", "0.01 %") + "kind: liquid\n")
+    (place / "r.yaml").write_text(text.replace("9 %", "1.0e-9") + "kind: liquid\n")
     assert command.main(["--page", "c.json", "r.yaml", "-o", "d.html"]) == 1  # judged again, nothing is measured
     assert json.loads((place / "d.json").read_text())["measurements"] == found["measurements"]
-    assert "FAIL: 1 of" in capsys.readouterr().out and "<b>FAIL" in (place / "d.html").read_text()
+    assert "FAIL: 1 of" in capsys.readouterr().out and "<b>QUICK FAIL" in (place / "d.html").read_text()
     (place / "r.yaml").write_text(text + "kind: gas\n")
     assert command.main([STUDENT, *words]) == 2
     assert "kind: is 'gas'; allowed is one of metal" in capsys.readouterr().err
