@@ -19,6 +19,7 @@ from . import (
     lifetime,
     liquids,
     novel,
+    own_runs,
     polymorphs,
     size,
     speed,
@@ -135,6 +136,13 @@ ALL = {
         "potential energy, or a broken bond. Exact limits of Poisson.",
         lifetime.measure,
         (*LENGTHS, "lifetime"),
+    ),
+    "own_runs": Measurement(
+        "The model's own runs",
+        "Frames of runs of the model with other seeds, boxes and states than the training, labelled by the teacher. "
+        "Intervals by independent runs. Runs of model and teacher from one start, in thirds.",
+        own_runs.measure,
+        (*LENGTHS, "lifetime", "hot", "measure"),
     ),
     "uncertainty": Measurement(
         "Uncertainty",
