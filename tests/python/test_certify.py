@@ -134,6 +134,8 @@ def test_everything_of_a_liquid(place, capsys):
     assert said["vacuum H"] == said["size_energy water"] == "PASS"
     assert said["pressed water H-O"] == "FAIL"  # a network without a repulsion of its own
     assert "the energy falls again at 0." in rows_of(found, "pressed")["water H-O"]["note"]
+    heat = rows_of(found, "heat_of_vaporisation")["water"]
+    assert heat["value"] == heat["teacher"] and not heat["enough"] and 5 < heat["value"] < 100, heat
     why = next(b["text"] for b in found["bars"] if b["quantity"] == "lattice_constant")
     assert why == "there is no crystal among the systems"
     forces = rows_of(found, "forces")["all"]

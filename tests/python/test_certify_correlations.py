@@ -65,3 +65,15 @@ def test_no_diffusion_of_vibrations():
     x = 0.1 * rng.normal(size=(2000, 50, 3)) + rng.uniform(size=(50, 3)) * 10
     values, _, square = correlations.diffusion(x, 0.05)
     assert np.abs(values).max() < 1e-4 and abs(square[-1] - 6 * 0.01) < 0.005
+
+
+def test_the_first_peak():
+    """Position and height of a known one, with noise; the bond of a molecule before it is another peak."""
+    r, rng = np.arange(0.025, 8, 0.05), np.random.default_rng(1)
+    g = 1.0 / (1 + np.exp(-(r - 2.55) / 0.05)) + 1.6 * np.exp(-((r - 2.81) ** 2) / (2 * 0.14**2))
+    blocks = g + 0.02 * rng.normal(size=(5, len(r))) * (r > 2.4)
+    at, height = correlations.first_peak(blocks, r)
+    top = np.linspace(2.5, 3.2, 7001)
+    exact = 1.0 / (1 + np.exp(-(top - 2.55) / 0.05)) + 1.6 * np.exp(-((top - 2.81) ** 2) / (2 * 0.14**2))
+    assert abs(at.mean() - top[exact.argmax()]) < 0.01 and abs(height.mean() - exact.max()) < 0.05
+    assert correlations.first_peak(np.zeros((5, len(r))), r) is None

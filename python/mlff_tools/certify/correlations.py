@@ -6,6 +6,7 @@ BLOCKS = 5
 BIN = 0.05  # A
 FARTHEST = 8.0  # A
 ANGLES = 60  # bins
+PEAK = 7  # bins
 
 
 def vectors(x, y, cell):
@@ -62,6 +63,28 @@ def first_minimum(g, r):
         if smooth[j] > smooth[low] + 0.1 * max(0.5, smooth[k]) or r[j] > r[k] + 2.5:
             break
     return float(r[low]) if low > k else None
+
+
+def first_peak(g, r):
+    """(positions in A, heights) of the first peak of each block of g(r) [blocks, bins]: a parabola through PEAK bins
+    around the largest of the first peak of all blocks. None where there is none."""
+    mean = g.mean(0)
+    above = np.flatnonzero(mean > 1.0)
+    if not len(above):
+        return None
+    k = above[0]
+    while k + 1 < len(r) and mean[k + 1 : k + 4].max() > mean[k]:
+        k += 1
+    bins = slice(k - PEAK // 2, k + PEAK // 2 + 1)
+    if bins.start < 0 or bins.stop > len(r):
+        return None
+    found = []
+    for block in g:
+        a, b, c = np.polyfit(r[bins] - r[k], block[bins], 2)
+        if a >= 0:
+            return None
+        found.append((r[k] - b / (2 * a), c - b * b / (4 * a)))
+    return tuple(np.array(found).T)
 
 
 def adf(positions, cells, elements, outer, centre, cutoff, blocks=BLOCKS):

@@ -56,9 +56,8 @@ class _Descent:
         self.start, self.cell = frame, cell
         n = 3 * len(frame["elements"])
         self.n, self.x = n, np.zeros(n + (9 if cell else 0))
-        self.scale = np.sqrt(len(frame["elements"])) * abs(np.linalg.det(frame["cell"]) / len(frame["elements"])) ** (
-            1 / 3
-        )
+        atoms = len(frame["elements"])
+        self.scale = np.sqrt(atoms) * abs(np.linalg.det(frame["cell"]) / atoms) ** (1 / 3) if cell else 1.0
         self.hessian = STIFF * np.eye(len(self.x))
         self.last = self.label = None
         self.best, self.stalled = (np.inf, None, None), 0
@@ -66,8 +65,7 @@ class _Descent:
     @property
     def frame(self):
         """The structure now: strain, then displacements."""
-        strain = self.x[self.n :].reshape(3, 3) / self.scale if self.cell else np.zeros((3, 3))
-        base = strained(self.start, strain)
+        base = strained(self.start, self.x[self.n :].reshape(3, 3) / self.scale) if self.cell else self.start
         return {**base, "positions": base["positions"] + self.x[: self.n].reshape(-1, 3)}
 
     def take(self, label):

@@ -1,14 +1,17 @@
-"""Liquids: radial and angular distribution functions, density under NPT and diffusion, of model and teacher."""
+"""Liquids: radial and angular distribution functions, density under NPT, diffusion and heat of vaporisation, of model
+and teacher."""
 
 import numpy as np
 
 from ..ensemble import statistics
-from . import correlations, dynamics
+from . import correlations, dynamics, lattice, novel
 from .job import attempt
 from .rows import missing, of_estimate, row
+from .work import NotMeasured
 
 WARM = 0.2  # of a run that is left out
 LEAST = 20  # frames
+BOLTZMANN, KJ_PER_MOL = 8.617333e-5, 96.48533  # eV/K; of 1 eV
 PLAIN = 1.0  # A^2: a mean square displacement below is no diffusion
 
 
@@ -49,16 +52,17 @@ def _angles(parts, elements):
 def compare(quantity, group, mine, other, weights, why):
     """A row of how far two curves [blocks, bins] differ: the integral of |difference| over that of the teacher's, %.
 
-    Noise makes it larger, so the value is the upper end of its interval; the lower end is without what noise does."""
+    Noise makes it larger: the upper end of the interval is with noise, and the value without."""
     if other is None:
         return row(quantity, group, None, note=why or "the teacher's run is too short")
     a, b = mine.mean(0), other.mean(0)
     area = float((np.abs(b) * weights).sum())
-    value = 100 * float((np.abs(a - b) * weights).sum()) / area
+    whole = 100 * float((np.abs(a - b) * weights).sum()) / area
     error = np.sqrt(mine.var(0, ddof=1) / len(mine) + other.var(0, ddof=1) / len(other))
     noise = 100 * float((error * weights).sum()) / area
-    more = {"low": max(0.0, value - 2 * noise), "high": value, "noise": noise}
-    return row(quantity, group, value, noise, note=f"of which noise about {noise:.2g} %", enough=True, **more)
+    more = {"low": max(0.0, whole - 2 * noise), "high": whole, "noise": noise}
+    value = max(0.0, whole**2 - noise**2) ** 0.5
+    return row(quantity, group, value, noise, note=f"{whole:.3g} % with noise of {noise:.2g} %", enough=True, **more)
 
 
 def _curves(x, sides):
@@ -90,6 +94,7 @@ def _structures(job, system, rows, figures):
         other = good[1]["g"][pair] if len(good) > 1 else None
         other = None if other is None else other[:, : len(r)]
         rows.append(compare("rdf", f"{system.name} {pair}", g, other, r**2, why))
+        rows += _peaks(system, pair, g, other, r, why)
         axes = {"x_label": "r (A)", "y_label": "g(r)", "y_range": [0, min(6.0, 1.15 * float(g.mean(0).max()) + 0.1)]}
         sides = [(name, p["g"][pair][:, : len(r)]) for name, p in zip(_sides(parts), good)]
         figures.append({"kind": "lines", "title": f"{system.name}: {pair}", "curves": _curves(r, sides), **axes})
@@ -102,6 +107,22 @@ def _structures(job, system, rows, figures):
         curves = _curves(degrees, [(s, f[0]) for s, f in zip(_sides(parts), found)])
         figures.append({"kind": "lines", "title": title, "curves": curves, **axes})
     _diffusion(system, runs, parts, rows, figures, why)
+
+
+def _peaks(system, pair, mine, other, r, why):
+    """Rows of the first peak of g(r) of a pair of elements that no molecule has."""
+    atoms = [system.frame["elements"][k] for k in novel.molecules(system.frame)[0]]
+    a, b = pair.split("-")
+    if a in atoms and b in atoms and (a != b or atoms.count(a) > 1):
+        return []
+    found = [None if g is None else correlations.first_peak(g, r) for g in (mine, other)]
+    if found[0] is None:
+        return []
+    out = []
+    for k, name in enumerate(("rdf_peak", "rdf_height")):
+        estimates = [None if f is None else statistics.of_blocks(f[k]) for f in found]
+        out.append(of_estimate(name, f"{system.name} {pair}", *estimates, teacher_note=why))
+    return out
 
 
 def _diffusion(system, runs, parts, rows, figures, why):
@@ -147,9 +168,41 @@ def _density(job, system, rows, figures):
     figures.append({"kind": "lines", "title": f"{system.name}: density under NPT", "curves": curves, **axes})
 
 
+def _gas(job, side, system, molecule):
+    """Mean potential energy of a molecule of the gas, eV: relaxed, with kT/2 for each vibration."""
+    symbols = [system.frame["elements"][k] for k in molecule]
+    x = novel.whole_molecules(system.frame)["positions"][molecule]
+    frame = {"elements": symbols, "positions": x, "cell": None, "name": "a molecule of the gas"}
+    energy = job.static(side, system, "gas", lambda evaluate: lattice.relax(evaluate, [frame])[0][1]["energy"])
+    return energy + max(0, 3 * len(symbols) - 6) / 2 * BOLTZMANN * system.temperature
+
+
+def _heat(job, side, system):
+    """Heat of vaporisation of a side, kJ/mol, as an Estimate."""
+    molecules = novel.molecules(system.frame)
+    run = dynamics.run(job, side, system, "npt")
+    if len(run.rows) < 20 or not np.isfinite(run.rows).all():
+        raise NotMeasured("the NPT run ended at its begin")
+    liquid = statistics.mean(run.column("pe")[int(WARM * len(run.rows)) :] / len(molecules))
+    gas = _gas(job, side, system, molecules[0]) + BOLTZMANN * system.temperature
+    return liquid._replace(value=KJ_PER_MOL * (gas - liquid.value), error=KJ_PER_MOL * liquid.error)
+
+
+def _vaporisation(job, system, rows):
+    if len(novel.formulas([system.frame])) > 1:
+        return  # a mixture
+    found = [attempt(_heat, job, side, system) for side in job.sides]
+    (mine, why), (other, other_why) = [*found, (None, job.no_teacher)][:2]
+    if mine is None:
+        rows.append(missing("heat_of_vaporisation", system.name, why))
+    else:
+        rows.append(of_estimate("heat_of_vaporisation", system.name, mine, other, teacher_note=other_why))
+
+
 def measure(job):
     rows, figures = [], []
     for system in job.of_kind("liquid"):
         _structures(job, system, rows, figures)
         _density(job, system, rows, figures)
+        _vaporisation(job, system, rows)
     return {"rows": rows, "figures": figures}

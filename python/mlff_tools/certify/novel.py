@@ -125,6 +125,11 @@ def _bonded(frame):
     return x, molecules
 
 
+def molecules(frame):
+    """Indices of the atoms of each molecule."""
+    return _bonded(frame)[1]
+
+
 def whole_molecules(frame):
     """The frame in vacuum, its molecules whole."""
     return {**frame, "positions": _bonded(frame)[0], "cell": None}
