@@ -260,8 +260,8 @@ def _mean_where(n, probability):
 
 
 def mean_time(total, n):
-    """(value, low, high): the time a failure takes if n were seen in `total`, with its exact 95 % interval. Of none it
-    has a lower limit only, which is the value: the rule of three."""
+    """(value, low, high): the time a failure takes if n were seen in `total`, with its exact 95 % interval.
+    Without a failure there is a lower limit only, which is the value: the rule of three."""
     if n == 0:
         return total / _mean_where(0, 0.05), total / _mean_where(0, 0.05), math.inf
     return total / n, total / _mean_where(n, 0.025), total / _mean_where(n - 1, 0.975)
