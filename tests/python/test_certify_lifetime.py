@@ -211,6 +211,29 @@ def certify(model, words):
     return {r["group"]: r for r in found["measurements"]["lifetime"]["rows"]}, bar["verdict"]
 
 
+class Stub(runner.Judge):
+    def failure(self, rows, frames):
+        late = [k for k in rows[:, 0] if k >= 240]
+        assert late or sorted(frames) == list(range(0, 201, 20))  # all frames of the segment
+        return (late[0], "it fell") if late else None
+
+
+@runs
+def test_a_judge_ends_a_run(tmp_path, monkeypatch):
+    """Where it says so: later rows and frames are dropped, four frames stay of a segment that is right."""
+    monkeypatch.setattr(runner, "SEGMENT", 200)
+    potential = runner.of_model(os.path.join(MODELS, "aluminium-xs.yaml"), ["Al"], "fp32", lammps.find_plugin())
+    p = runner.protocol(steps=600, warm=100, every=20, dump=20, dump_warm=True)
+    frame = repeated(lattices.crystal(**ALUMINIUM), 32)
+    for _ in range(2):  # the second time nothing is run
+        found = runner.run(lammps.find_lmp(), potential, frame, p, str(tmp_path), 600, Stub())
+        assert found.ended == "it fell" and lifetime.failed(found)
+        assert abs(found.ps - 0.24) < 1e-9 and abs(found.warm_ps - 0.1) < 1e-9 and found.rows[-1, 0] == 240
+        assert np.allclose(1000 * found.frame_ps, [40, 100, 140, 200, 220, 240]) and len(found.positions) == 6
+        assert len(json.loads((tmp_path / "segments.json").read_text())) == 2
+    assert not runner._frames(str(tmp_path / "warm.0"))
+
+
 @runs
 def test_a_model_that_explodes(tmp_path, monkeypatch):
     """silicon-xs at twice its highest temperature: failures with their frames, after each another run, FAIL."""
