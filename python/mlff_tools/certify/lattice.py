@@ -1,5 +1,7 @@
 """Crystals at 0 K for anything that evaluates structures: relaxation, equation of state, elastic constants."""
 
+import itertools
+
 import numpy as np
 
 from ..model.units import GPA
@@ -231,3 +233,16 @@ def primitive_atoms(frame):
             d -= np.round(d)
             taken |= set(np.flatnonzero(np.abs(d @ frame["cell"]).max(-1) < 1e-4).tolist())
     return out
+
+
+def primitive_vectors(frame):
+    """[3, 3] rows: the shortest periods of the crystal that span its primitive cell, A."""
+    ts = centrings(frame)
+    shifts = np.stack(np.meshgrid(*[np.arange(-1, 2)] * 3, indexing="ij"), -1).reshape(-1, 3)
+    found = (ts[:, None] + shifts).reshape(-1, 3) @ frame["cell"]
+    found = found[np.argsort(np.linalg.norm(found, axis=1).round(6), kind="stable")][1:]
+    volume = abs(np.linalg.det(frame["cell"])) / len(ts)
+    for i, j, k in itertools.combinations(range(len(found)), 3):
+        if abs(abs(np.linalg.det(found[[i, j, k]])) - volume) < 1e-4 * volume:
+            return found[[i, j, k]]
+    raise NotRelaxed("the crystal has no primitive cell")

@@ -24,6 +24,7 @@ from . import (
     size,
     speed,
     surfaces,
+    thermal,
 )
 from .work import CertifyError, NotMeasured, plain
 
@@ -61,6 +62,24 @@ ALL = {
         "Displacements of 0.01 A in a supercell; frequencies at the band edges, numbered from the lowest.",
         crystals.phonons,
         ("minutes",),
+    ),
+    "phonon_mesh": Measurement(
+        "Phonons on a mesh",
+        "Differences of frequencies from the teacher's at the same wave vectors in units of the reciprocal cell.",
+        thermal.phonon_mesh,
+        ("minutes",),
+    ),
+    "thermal": Measurement(
+        "Thermal expansion and heat capacity",
+        "Quasi-harmonic approximation over five volumes, of model and teacher alike.",
+        thermal.thermal,
+        ("minutes",),
+    ),
+    "rattled": Measurement(
+        "Strained and displaced crystals",
+        "Lengths strained by 3 and 5 %, atoms displaced as at high temperature: error of forces.",
+        thermal.rattled_forces,
+        ("minutes", "atoms"),
     ),
     "polymorphs": Measurement(
         "Other lattices",

@@ -41,7 +41,7 @@ def slabs(name, unit):
 
 
 def _area(frame):
-    """Of both sides, A^2."""
+    """The area of both sides, A^2."""
     return 2 * float(np.linalg.norm(np.cross(frame["cell"][0], frame["cell"][1])))
 
 

@@ -9,6 +9,7 @@ MOVE = 0.01  # A
 # sqrt(eV / (A^2 g/mol)) in rad/ps, over 2 pi: THz
 THZ = np.sqrt(1.602176634e-19 / (1e-20 * 1.66053907e-27)) * 1e-12 / (2 * np.pi)
 WIDTH = 10.0  # A, of the supercell
+MESH = 6  # wave vectors along each reciprocal vector of the primitive cell
 # High-symmetry points in units of the reciprocal vectors of the conventional cell, with the path between them
 POINTS = {
     "F": {"G": (0, 0, 0), "X": (1, 0, 0), "W": (1, 0.5, 0), "L": (0.5, 0.5, 0.5)},
@@ -96,6 +97,13 @@ class ForceConstants:
         d = d.reshape(3 * n, 3 * n)
         w = np.linalg.eigvalsh((d + d.conj().T) / 2)
         return THZ * np.sign(w) * np.sqrt(np.abs(w))
+
+    def mesh(self, n=MESH):
+        """Frequencies [wave vectors, modes] in THz on a mesh of the primitive cell's Brillouin zone, half a step off
+        its center; one of each wave vector and its opposite."""
+        t = (np.stack(np.meshgrid(*[np.arange(n)] * 3, indexing="ij"), -1).reshape(-1, 3) + 0.5) / n
+        waves = t[t[:, 0] < 0.5] @ np.linalg.inv(lattice.primitive_vectors(self.frame)).T
+        return np.array([self.frequencies(q) for q in waves @ self.frame["cell"].T])
 
     def path(self, n=20):
         """(positions along the path, frequencies [n, modes], [(position, name)]) through the points of its lattice."""

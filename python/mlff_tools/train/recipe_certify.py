@@ -39,6 +39,10 @@ QUANTITIES = {
     "bulk_modulus": Quantity("GPa", "near", "crystals", "bulk modulus from E(V)", percent=True),
     "elastic_constants": Quantity("GPa", "near", "crystals", "elastic constants, ions relaxed", percent=True),
     "phonons": Quantity("THz", "near", "phonons", "frequencies at band edges", percent=True),
+    "phonon_mesh": Quantity("THz", "most", "phonon_mesh", "difference of frequencies on a mesh", percent=True),
+    "thermal_expansion": Quantity("1e-6/K", "near", "thermal", "linear thermal expansion", percent=True),
+    "heat_capacity": Quantity("J/mol/K", "near", "thermal", "heat capacity at constant pressure", percent=True),
+    "rattled_forces": Quantity("%", "most", "rattled", "error of forces in strained and displaced crystals"),
     "polymorph_energy": Quantity(
         "meV/atom", "near", "polymorphs", "energy of another lattice above the crystal", percent=True
     ),
