@@ -15,8 +15,6 @@ SCALARS = {
     "bulk_modulus": (5, 500),  # GPa
     "vacancy_energy": (0.3, 6),  # eV
     "migration_barrier": (0.01, 3),
-    "thermal_expansion": (0.1, 100),  # 1e-6/K
-    "heat_capacity": (10, 100),  # J/mol/K
     "melting_temperature": (200, 4000),  # K
     "density": (0.5, 2),  # g/cm3
     "diffusion": (0.1, 10),  # 1e-9 m2/s
@@ -30,6 +28,8 @@ GROUPS = {
     "surface_energy": (r"1[01][01]|mean", 0.2, 4),  # J/m2
     "fault_energy": (r"intrinsic|unstable|twin", 5, 500),  # mJ/m2
     "polymorph_energy": (r"fcc|hcp|dhcp|bcc|diamond|hexagonal diamond", -500, 1000),  # meV/atom
+    "thermal_expansion": (r"300 K", 0.1, 100),  # 1e-6/K
+    "heat_capacity": (r"300 K", 10, 100),  # J/mol/K of formula units
     "rdf_peak": (r"[A-Z][a-z]?-[A-Z][a-z]?", 0.8, 5),  # A
     "rdf_height": (r"[A-Z][a-z]?-[A-Z][a-z]?", 1, 6),
 }

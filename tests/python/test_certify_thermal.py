@@ -83,3 +83,9 @@ def test_soft_crystals_have_no_thermal_expansion(tmp_path):
         with pytest.raises(NotMeasured, match="imaginary frequency of"):
             thermal._thermal(made, made.model, made.systems[0], 300.0)
     assert all(r["value"] is None and "imaginary frequency of" in r["note"] for r in found)
+
+
+def test_atoms_of_a_formula():
+    for name, elements, n in (("fcc", ["Al"], 1), ("rocksalt", ["Na", "Cl"], 2)):
+        assert thermal._formula_atoms(lattices.crystal(name, elements, 5.0)["elements"]) == n
+    assert thermal._formula_atoms(["Si"] * 3 + ["O"] * 6) == 3

@@ -2,6 +2,7 @@
 forces in strained crystals whose atoms are displaced as at high temperature."""
 
 import contextlib
+import math
 
 import numpy as np
 
@@ -116,7 +117,13 @@ def _near(evaluate, frame, eos, temperature, guess=None):
     return around(strain_of(_volumes(evaluate, frame, wide)))
 
 
+def _formula_atoms(elements):
+    """Number of atoms of a formula unit: 2 for NaCl, 1 for one element."""
+    return len(elements) // math.gcd(*(elements.count(e) for e in set(elements)))
+
+
 def _thermal(job, side, system, temperature):
+    """[strain of lengths, expansion, heat capacity of a mole of formula units]"""
     frame, _ = relaxed(job, side, system)
     eos = equation_of_state(job, side, system)
     guess = None
@@ -124,7 +131,8 @@ def _thermal(job, side, system, temperature):
         found, _ = attempt(_thermal, job, job.model, system, temperature)
         guess = None if found is None else round(found[0], 3)
     do = lambda evaluate: _near(evaluate, frame, eos, temperature, guess)
-    return job.static(side, system, "quasi-harmonic", do, temperature, guess)
+    strain, expansion, heat = job.static(side, system, "quasi-harmonic", do, temperature, guess)
+    return [strain, expansion, heat * _formula_atoms(frame["elements"])]
 
 
 def thermal(job):
