@@ -175,19 +175,32 @@ def test_defects_of_mendelev_s_iron(tmp_path):
     assert f"teacher on the model's geometry: {row[0]['value']:.3f} eV" in row[0]["note"]
 
 
-def test_starts_of_interstitials():
-    """Holes are as far from atoms as they are in the ideal lattice; dumbbells lie along their directions."""
+def test_starts_of_interstitials(monkeypatch):
+    """Holes are as far from atoms as in the ideal lattice, dumbbells lie along their directions, atoms are pushed apart."""
     far = {"fcc": (0.5, 0.433), "bcc": (0.5, 0.559), "diamond": (0.433, 0.415), "sc": (0.866,)}
+    nearest = lambda f: np.linalg.norm(
+        defects.vectors(f["positions"][-1:], f["positions"][:-1], f["cell"]), axis=-1
+    ).min()
     for name, wanted in far.items():
-        unit = lattices.crystal(name, ["Al"], 1.0)
-        unit = {**unit, "cell": 4.0 * unit["cell"], "positions": 4.0 * unit["positions"]}
-        found = dict(defects.interstitials(name, unit))
+        unit = lattices.crystal(name, ["Al"], 4.0)
+        with monkeypatch.context() as patch:
+            patch.setattr(defects, "PUSHES", 0)
+            found = dict(defects.interstitials(name, unit))
         assert len(found) == 3 + len(wanted)
         for (key, frame), distance in zip(list(found.items())[3:], wanted):
-            d = defects.vectors(frame["positions"][-1:], frame["positions"][:-1], frame["cell"])
-            helpers.assert_near(np.linalg.norm(d, axis=-1).min() / 4.0, distance, 1e-3, f"{name} {key}")
-        a, b = found["110"]["positions"][[0, -1]]
-        helpers.assert_near((b - a) / np.linalg.norm(b - a), [0.5**0.5, 0.5**0.5, 0], 1e-9, name)
+            helpers.assert_near(nearest(frame) / 4.0, distance, 1e-3, f"{name} {key}")
+        near = lattice.nearest_distance(defects.supercell(unit))
+        for key, frame in defects.interstitials(name, unit):
+            if name != "sc":  # a row of a small cell has no room
+                assert nearest(frame) > defects.NEAREST * near - 1.01 * defects.CLOSE, (name, key)
+            moved = frame["positions"] - found[key]["positions"]
+            helpers.assert_near(moved.sum(0), np.zeros(3), 1e-6, f"{name} {key}")
+            if key in ("110", "111"):
+                a, b = frame["positions"][[0, -1]]
+                along = np.array([float(c) for c in key])
+                helpers.assert_near(
+                    (b - a) / np.linalg.norm(b - a), along / np.linalg.norm(along), 1e-6, f"{name} {key}"
+                )
 
 
 def test_compounds_have_no_defects_of_their_own(tmp_path):
