@@ -46,9 +46,139 @@ static void first_begin(const mlff_nequip_first_args *a, int64_t i, real *z)
     memcpy(z, (const real *) a->bias + (int64_t) a->slot[species] * a->out.n[0], (size_t) a->out.n[0] * sizeof *z);
 }
 
+/* ---- the only layer ---------------------------------------------------------------------------------------------- */
+
+/* Networks of one layer spend most of their time here. With the order l a constant, loops over m are unrolled and sums
+ * stay in registers. Networks with more layers keep the code below, and with it the rounding of their results. */
+
+/* out[k] = vsum(v[k]): halves of vectors are paired before they are added, 15 additions instead of 64. */
+MLFF_INLINE void sum_harmonics(const vreal v[MLFF_NEQUIP_HARMONICS], real out[MLFF_NEQUIP_HARMONICS])
+{
+#if MLFF_KERNELS_AVX512 && !MLFF_REAL_IS_DOUBLE
+#define PAIR(shuffle, a, b, low, high) _mm512_add_ps(shuffle(a, b, low), shuffle(a, b, high))
+  __m512 s[4];
+#pragma GCC unroll 4
+  for (int q = 0; q < 4; q++) {
+    const __m512 ab = PAIR(_mm512_shuffle_f32x4, (__m512) v[q], (__m512) v[4 + q], 0x44, 0xEE);
+    const __m512 cd = PAIR(_mm512_shuffle_f32x4, (__m512) v[8 + q], (__m512) v[12 + q], 0x44, 0xEE);
+    s[q] = PAIR(_mm512_shuffle_f32x4, ab, cd, 0x88, 0xDD);
+  }
+  const __m512 low = PAIR(_mm512_shuffle_ps, s[0], s[1], 0x44, 0xEE);
+  const __m512 high = PAIR(_mm512_shuffle_ps, s[2], s[3], 0x44, 0xEE);
+  _mm512_storeu_ps(out, PAIR(_mm512_shuffle_ps, low, high, 0x88, 0xDD));
+#undef PAIR
+#elif MLFF_KERNELS_AVX2 && !MLFF_REAL_IS_DOUBLE
+#define PAIR(shuffle, a, b, low, high) _mm256_add_ps(shuffle(a, b, low), shuffle(a, b, high))
+#pragma GCC unroll 2
+  for (int half = 0; half < MLFF_NEQUIP_HARMONICS; half += 8) {
+    __m256 s[4];
+#pragma GCC unroll 4
+    for (int q = 0; q < 4; q++)
+      s[q] = PAIR(_mm256_permute2f128_ps, (__m256) v[half + q], (__m256) v[half + 4 + q], 0x20, 0x31);
+    const __m256 low = PAIR(_mm256_shuffle_ps, s[0], s[1], 0x44, 0xEE);
+    const __m256 high = PAIR(_mm256_shuffle_ps, s[2], s[3], 0x44, 0xEE);
+    _mm256_storeu_ps(out + half, PAIR(_mm256_shuffle_ps, low, high, 0x88, 0xDD));
+  }
+#undef PAIR
+#else
+  for (int k = 0; k < MLFF_NEQUIP_HARMONICS; k++) out[k] = vsum(v[k]);
+#endif
+}
+
+/* z[m][o] += w[o] Y[m] of the order l */
+MLFF_INLINE void order_forward(const int l, int n, const real *w, const real *harmonic, real *z)
+{
+  for (int o = 0; o < n; o += MLFF_VLEN) {
+    const vreal wo = vload(w + o);
+#pragma GCC unroll 7
+    for (int m = 0; m < 2 * l + 1; m++) vstore(z + m * n + o, vload(z + m * n + o) + harmonic[m] * wo);
+  }
+}
+
+/* reverses order_forward, g the adjoint of z: writes dE/dY in gy, and returns gr with the part of dE/dr added */
+MLFF_INLINE vreal order_backward(const int l, int n, const real *g, const real *harmonic, const real *w, const real *dw,
+                                 vreal gr, vreal *gy)
+{
+  vreal sum[7];
+#pragma GCC unroll 7
+  for (int m = 0; m < 2 * l + 1; m++) sum[m] = vset(0);
+  for (int o = 0; o < n; o += MLFF_VLEN) {
+    const vreal wo = vload(w + o);
+    vreal gw = vset(0);
+#pragma GCC unroll 7
+    for (int m = 0; m < 2 * l + 1; m++) {
+      const vreal gm = vload(g + m * n + o);
+      gw += harmonic[m] * gm;
+      sum[m] += wo * gm;
+    }
+    gr += gw * vload(dw + o);
+  }
+#pragma GCC unroll 7
+  for (int m = 0; m < 2 * l + 1; m++) gy[m] = sum[m];
+  return gr;
+}
+
+static void single_layer(const mlff_nequip_first_args *a)
+{
+  const int64_t *row = a->edges->row.data;
+  real w[FIRST_COLUMNS] __attribute__((aligned(64))), harmonic[MLFF_NEQUIP_HARMONICS];
+  for (int64_t i = a->begin; i < a->end; i++) {
+    real *z = (real *) a->z + (i - a->begin) * a->out.ld;
+    first_begin(a, i, z);
+    for (int64_t e = row[i]; e < row[i + 1]; e++) {
+      const real *rows = first_rows(a, e), *wl = w;
+      if (!rows) continue;
+      edge_weights(&a->radial, rows, e, w, NULL);
+      mlff_nequip_harmonics(edge_line(&a->radial, e) + LINE_UNIT, harmonic);
+#pragma GCC unroll 4
+      for (int l = 0; l < MLFF_NEQUIP_ORDERS; l++) {
+        if (l >= a->out.n_orders) break;
+        order_forward(l, a->out.n[l], wl, harmonic + l * l, z + a->out.offset[l]);
+        wl += a->out.n[l];
+      }
+    }
+  }
+}
+
+static void single_layer_backward(const mlff_nequip_first_args *a)
+{
+  const int64_t *row = a->edges->row.data;
+  real w[FIRST_COLUMNS] __attribute__((aligned(64))), dw[FIRST_COLUMNS] __attribute__((aligned(64)));
+  real harmonic[MLFF_NEQUIP_HARMONICS], sums[MLFF_NEQUIP_HARMONICS], out[3];
+  for (int64_t i = a->begin; i < a->end; i++) {
+    const real *g = (const real *) a->z + (i - a->begin) * a->out.ld;
+    for (int64_t e = row[i]; e < row[i + 1]; e++) {
+      vreal gy[MLFF_NEQUIP_HARMONICS] = {{0}}, gr = vset(0);
+      const real *rows = first_rows(a, e), *line = edge_line(&a->radial, e);
+      if (rows) {
+        const real *wl = w, *dwl = dw;
+        edge_weights(&a->radial, rows, e, w, dw);
+        mlff_nequip_harmonics(line + LINE_UNIT, harmonic);
+#pragma GCC unroll 4
+        for (int l = 0; l < MLFF_NEQUIP_ORDERS; l++) {
+          if (l >= a->out.n_orders) break;
+          gr = order_backward(l, a->out.n[l], g + a->out.offset[l], harmonic + l * l, wl, dwl, gr, gy + l * l);
+          wl += a->out.n[l];
+          dwl += a->out.n[l];
+        }
+      }
+      gy[0] = gr; /* in the place of dE/dY_00, which is a constant's */
+      sum_harmonics(gy, sums);
+      mlff_nequip_edge_gradient(line + LINE_UNIT, line[LINE_INVERSE], sums, sums[0], out);
+      v4_store((real *) a->edge_grad + 4 * e, (v4){out[0], out[1], out[2], 0});
+    }
+  }
+}
+
+/* ---- the first layer of several ---------------------------------------------------------------------------------- */
+
 void MLFF_CPU(nequip_first_cpu)(mlff_backend *backend, const mlff_nequip_first_args *a)
 {
   (void) backend;
+  if (!a->accumulate) {
+    single_layer(a);
+    return;
+  }
   const int64_t *row = a->edges->row.data;
   real w[FIRST_COLUMNS] __attribute__((aligned(64))), harmonic[MLFF_NEQUIP_HARMONICS];
   for (int64_t i = a->begin; i < a->end; i++) {
@@ -99,6 +229,10 @@ MLFF_INLINE vreal first_edge(const mlff_nequip_first_args *a, const real *g, con
 void MLFF_CPU(nequip_first_backward_cpu)(mlff_backend *backend, const mlff_nequip_first_args *a)
 {
   (void) backend;
+  if (!a->accumulate) {
+    single_layer_backward(a);
+    return;
+  }
   const int64_t *row = a->edges->row.data;
   real w[FIRST_COLUMNS] __attribute__((aligned(64))), dw[FIRST_COLUMNS] __attribute__((aligned(64)));
   real harmonic[MLFF_NEQUIP_HARMONICS];
