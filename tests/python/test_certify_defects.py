@@ -176,7 +176,7 @@ def test_defects_of_mendelev_s_iron(tmp_path):
 
 
 def test_starts_of_interstitials(monkeypatch):
-    """Holes are as far from atoms as in the ideal lattice, dumbbells lie along their directions, atoms are pushed apart."""
+    """Holes are as far from atoms as in the ideal lattice, dumbbells lie along their directions."""
     far = {"fcc": (0.5, 0.433), "bcc": (0.5, 0.559), "diamond": (0.433, 0.415), "sc": (0.866,)}
     nearest = lambda f: np.linalg.norm(
         defects.vectors(f["positions"][-1:], f["positions"][:-1], f["cell"]), axis=-1
