@@ -211,7 +211,7 @@ def test_compounds_have_no_defects_of_their_own(tmp_path):
             (defects.migration, "migration_barrier"),
         ):
             row = next(r for r in do(made)["rows"] if r["quantity"] == quantity)
-            assert row["value"] is None and row["note"].startswith("a compound")
+            assert row["value"] is None and row["note"].startswith("a compound") and row["applies"] is False
 
 
 def test_band_finds_a_saddle_point():

@@ -85,3 +85,13 @@ def test_surfaces_of_compounds():
             heights = np.unique((z - z.min()).round(6))
             helpers.assert_near(np.diff(heights), np.diff(heights)[::-1], 1e-5, f"{name} {miller}")
             assert len({slab["elements"].count(e) for e in elements}) == 1
+
+
+def test_lattices_without_a_common_fault(tmp_path):
+    with certified(tmp_path, lattices.crystal("sc", ["Po"], 2.75), Pairs(), name="Po sc") as made:
+        (row,) = faults.measure(made)["rows"]
+    assert row["note"] == "sc has no common fault" and row["applies"] is False
+    with certified(tmp_path, lattices.crystal("fcc", ["Al"], 3.85), Pairs(), name="Al") as made:
+        made.systems[0].unit["elements"] = ["Al", "Al", "Al", "Ni"]
+        (row,) = faults.measure(made)["rows"]
+    assert row["note"].startswith("the lattice is not recognized") and "applies" not in row

@@ -30,9 +30,13 @@ CLOSE, PUSHES = 0.01, 500  # A, of that distance; steps
 FALLS = 0.02  # eV: end points of a hop that differ by more are not one vacancy
 
 
-def _one_element(system):
-    if len(set(system.unit["elements"])) > 1:
-        raise NotMeasured("a compound: the energy of a defect depends on chemical potentials")
+def _compounds(job, quantity):
+    """(crystals of one element, rows of the others)"""
+    crystals = job.of_kind("crystal")
+    others = [s for s in crystals if len(set(s.unit["elements"])) > 1]
+    why = "a compound: the energy of a defect depends on chemical potentials"
+    rows = [missing(quantity, s.name, why, applies=False) for s in others]
+    return [s for s in crystals if s not in others], rows
 
 
 def supercell(unit):
@@ -80,7 +84,6 @@ def shaken(frame):
 
 
 def _vacancy(job, side, system):
-    _one_element(system)
     unit, energy = relaxed(job, side, system)
     big = supercell(unit)
     hole = {**big, "elements": big["elements"][1:], "positions": big["positions"][1:]}
@@ -90,8 +93,8 @@ def _vacancy(job, side, system):
 
 
 def vacancy(job):
-    rows = []
-    for system in job.of_kind("crystal"):
+    systems, rows = _compounds(job, "vacancy_energy")
+    for system in systems:
         (mine, why), (other, other_why) = both(job, system, _vacancy)
         if mine is None:
             rows.append(missing("vacancy_energy", system.name, why))
@@ -150,18 +153,13 @@ def _interstitial_rows(job, system, which):
 
 
 def interstitial(job):
-    rows = []
-    for system in job.of_kind("crystal"):
-
-        def names(system=system):
-            _one_element(system)
-            name, unit, _ = cell_of(job, job.model, system)
-            return [which for which, _ in interstitials(name, unit)]
-
-        found, why = attempt(names)
+    systems, rows = _compounds(job, "interstitial_energy")
+    for system in systems:
+        found, why = attempt(cell_of, job, job.model, system)
         if found is None:
             rows.append(missing("interstitial_energy", system.name, why))
-        for which in found or ():
+            continue
+        for which, _ in interstitials(*found[:2]):
             rows += _interstitial_rows(job, system, which)
     return {"rows": rows, "figures": []}
 
@@ -195,8 +193,8 @@ def _teacher_on(job, system, images):
 
 
 def migration(job):
-    rows, figures = [], []
-    for system in job.of_kind("crystal"):
+    (systems, rows), figures = _compounds(job, "migration_barrier"), []
+    for system in systems:
         found, why = attempt(_hop, job, system)
         if found is None:
             rows.append(missing("migration_barrier", system.name, why))

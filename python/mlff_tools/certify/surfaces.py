@@ -68,8 +68,11 @@ def measure(job):
     for system in job.of_kind("crystal"):
         found, why = attempt(cell_of, job, job.model, system)
         made = slabs(*found[:2]) if found else []
-        if not made:
-            rows.append(missing("surface_energy", system.name, why or "all planes of the surfaces are charged"))
+        if found is None:
+            rows.append(missing("surface_energy", system.name, why))
+        elif not made:
+            why = "all planes of the surfaces are charged"
+            rows.append(missing("surface_energy", system.name, why, applies=False))
         for miller, start in made:
             rows += _rows(job, system, miller, start, found[2])
     return {"rows": rows, "figures": []}
