@@ -106,7 +106,7 @@ def _cluster(elements, closest, rng):
 
 def clusters(elements, closest, number, seed):
     """`number` clusters in vacuum; each has of each element a number of atoms uniform in [least, most], two in all at
-    least. Of two atoms the distance is uniform."""
+    least. The distance of two atoms is uniform."""
     rng, out = np.random.default_rng(seed), []
     while len(out) < number:
         counts = {e: rng.integers(least, most + 1) for e, (least, most) in elements.items()}
