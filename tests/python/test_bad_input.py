@@ -47,11 +47,11 @@ FILES = {
     "broken.pt": "no tensors here\n",
 }
 CASES = r"""
-distill || a recipe is required: mlff distill --example NAME prints one to
+distill || a recipe or a structure is required: mlff distill --example NAME prints one to
 distill nowhere.yaml || nowhere.yaml: No such file or directory; mlff distill --example NAME
 distill empty.yaml -o run || empty.yaml: is empty; allowed are name, kind, structures, teacher,
 distill --example nothing || --example nothing: there are ase, labels, lammps, silicon,
-distill config.yaml -o run | teacher - | config.yaml:1: has no teacher; allowed are name, structures,
+distill config.yaml -o run | teacher - | config.yaml:1: has no teacher; allowed are name, kind, structures,
 distill config.yaml -o run | teacher = {mace: x} | config.yaml:5: teacher.mace: is not known; allowed are mlff,
 distill config.yaml -o run | structures = [] | config.yaml:2: structures: must be a list of items, each with
 distill config.yaml -o run | student = {n_feature: 8} | config.yaml:5: student.n_feature: is not known; allowed are

@@ -1,5 +1,8 @@
 """mlff distill RECIPE.yaml: from structures and a teacher to a trained and certified model.
 
+mlff distill POSCAR, or another structure, --element Cu or --liquid "water:32 ethanol:4" writes the recipe of its kind
+of material first, NAME.yaml, with the best teacher at hand, and prints the plan.
+
 Sections of the recipe: name, structures, teacher, student, and optionally training, inner, rounds, committee, bars and
 certify (docs/distillation.md). All files are in one folder, NAME by default. The same command continues a stopped run,
 with the same result.
@@ -17,13 +20,16 @@ from types import SimpleNamespace
 from ..command_line import FAILED, above_zero, add_programs, one_line, positive
 from ..model.lammps import find_lmp, find_plugin
 from ..model.modelfile import ModelError
-from . import distilling, job, more, plan, recipe_rounds
+from . import distilling, job, more, plan, recipe_rounds, start
 from .label import python_path
 from .recipe import EXAMPLE
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 EXAMPLE_FOLDER = os.path.join(HERE, "examples")
 EPILOG = """examples:
+  mlff distill --element Cu
+  mlff distill POSCAR --teacher nequix-oam-1-pft --temperature 900 --dry-run
+  mlff distill --liquid "water:32 ethanol:4" --hours 2
   mlff distill --example water > water.yaml
   mlff distill water.yaml --dry-run
   mlff distill water.yaml
@@ -44,24 +50,40 @@ def show_example(name):
         sys.stdout.write(f.read())
 
 
-def programs(args, wanted):
-    """Where the programs are; ModelError without one that is named."""
-    python = (wanted.teacher.get("ase") or {}).get("python") or args.python
+def programs(args, wanted=None):
+    """Where the programs are; ModelError without one that is named. wanted: the recipe, if there is one."""
+    ase = (wanted.teacher.get("ase") or {}) if wanted else {}
+    device = wanted.training.get("device") if wanted else None
     return SimpleNamespace(
         lmp=find_lmp(args.lmp),
         plugin=find_plugin(args.plugin),
         mlff=args.program,
         program=args.program,
-        python=python_path(python, wanted.recipe.folder),
-        torch_python=None if args.dry_run else job.find_python(args.torch_python, wanted.training.get("device")),
+        python=python_path(ase.get("python") or args.python, wanted.recipe.folder if wanted else ""),
+        torch_python=None if args.dry_run else job.find_python(args.torch_python, device),
         jobs=args.jobs,
     )
+
+
+def is_started(args):
+    """Whether the recipe is to be written first, from a structure."""
+    sources = {"--element": args.element, "--liquid": args.liquid, "a structure": not start.is_recipe(args.recipe)}
+    given = [name for name, value in sources.items() if value]
+    if len(given) > 1 or (given and args.recipe and start.is_recipe(args.recipe)):
+        raise ModelError(f"{' and '.join(given if len(given) > 1 else [*given, args.recipe])}: give one of them")
+    if given:
+        args.size = args.size or "xs"
+        return True
+    wrong = [name for name in ("teacher", "size", "temperature") if getattr(args, name)]
+    if wrong:
+        raise ModelError(f"--{wrong[0]} belongs to a structure, --element or --liquid; a recipe has keys for it")
+    return False
 
 
 def recipe_of(args):
     """(path of the recipe, folder of the run or None) of the argument, which may be the folder."""
     if not args.recipe:
-        raise ModelError(f"a recipe is required: {EXAMPLE}")
+        raise ModelError(f"a recipe or a structure is required: {EXAMPLE}")
     if not os.path.isdir(args.recipe):
         return args.recipe, args.out
     path = (job.read_json(os.path.join(args.recipe, "run.json")) or {}).get("path")
@@ -75,7 +97,8 @@ def added(args, wanted):
     if args.explore and args.frames:
         raise ModelError("--explore and --continue: give one of them")
     if not args.explore:
-        given = {"--var": args.var, "--rounds": args.rounds, "--passes": args.passes, "--hours": args.hours}
+        given = {"--var": args.var, "--rounds": args.rounds, "--passes": args.passes}
+        given["--hours"] = None if is_started(args) else args.hours
         wrong = [name for name, value in given.items() if value]
         if wrong or args.atoms:
             raise ModelError(f"{(wrong or ['--atoms'])[0]} belongs to --explore")
@@ -88,13 +111,17 @@ def added(args, wanted):
 def run(args):
     if args.example:
         return show_example(args.example)
-    path, folder = recipe_of(args)
-    wanted = recipe_rounds.read(path)
     write = lambda text: print(text, flush=True)
+    started = is_started(args)
+    path, folder = (start.recipe(args, programs(args), write), args.out) if started else recipe_of(args)
+    wanted = recipe_rounds.read(path)
     further = added(args, wanted)
+    found = programs(args, wanted)
+    if args.dry_run or started:
+        plan.show(wanted, found, write)
     if args.dry_run:
-        return plan.show(wanted, programs(args, wanted), write)
-    folder, found = folder or wanted.name, programs(args, wanted)
+        return None
+    folder = folder or wanted.name
     with distilling.claim(folder):
         work = distilling.Run(wanted, folder, found, write)
         work.check_recipe()
@@ -116,20 +143,32 @@ def arguments():
         prog="mlff distill", description=__doc__, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
-    add("recipe", nargs="?", metavar="RECIPE.yaml", help="the recipe")
+    add("recipe", nargs="?", metavar="RECIPE.yaml", help="the recipe, or a structure: POSCAR, CIF, data file, XYZ")
     add("-o", "--out", metavar="FOLDER", help="folder of the run (default: the recipe's name)")
     add("--from", dest="other", metavar="FOLDER", help="reuse trajectories of another run that are in this recipe")
     add("--dry-run", action="store_true", help="print numbers of labels and estimated times, run nothing")
     add("--example", metavar="NAME", help=f"print an example recipe: {', '.join(examples())}")
     add("--jobs", type=positive, default=os.cpu_count(), metavar="N", help="parallel processes (default: all cores)")
     add("--no-certificate", action="store_true", help="write only the model; mlff certify makes the certificate")
+    new = parser.add_argument_group("from a structure, whose recipe is written").add_argument
+    new("--element", metavar="SYMBOL", help="the crystal of an element")
+    new("--liquid", metavar="MOLECULES", help='a liquid of molecules or XYZ files, as "water:32 ethanol:4"')
+    new("--teacher", metavar="MODEL", help="a model, or module:function of an ASE calculator (default: best at hand)")
+    new("--size", choices=("xs", "s", "m"), help="of the student (default: xs)")
+    new(
+        "--temperature",
+        type=above_zero,
+        metavar="K",
+        help="highest of a crystal (default: 0.9 of melting); of a liquid",
+    )
     loop = parser.add_argument_group("a script of yours, until the student knows it").add_argument
     loop("--explore", metavar="SCRIPT", help="LAMMPS script with pair_style mlff, which the student learns to run")
     words = {"nargs": "+", "action": "append", "default": [], "metavar": ("NAME", "VALUE")}
     loop("--var", **words, help="variable of the script, as -var of LAMMPS; `seed` differs in each run unless set")
     loop("--rounds", type=positive, metavar="N", help="largest number of rounds (default: 5, or that of the recipe)")
     loop("--passes", type=positive, metavar="N", help="runs in a row without a flag that end the rounds (default: 1)")
-    loop("--hours", type=above_zero, metavar="H", help="core time after which no round begins (default: no limit)")
+    hours = "core time after which no round begins (default: no limit); of a structure: of its labels and training"
+    loop("--hours", type=above_zero, metavar="H", help=hours)
     loop("--atoms", type=positive, metavar="N", help="largest frame that is labelled (default: 2000)")
     loop("--continue", dest="frames", metavar="FRAMES.xyz", help="train on these frames, labelled or not, as well")
     add_programs(parser)

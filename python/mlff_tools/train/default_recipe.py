@@ -1,0 +1,322 @@
+"""The recipe of a kind of material, as a mapping: structures, student, training, rounds and certificate.
+
+Amounts are for about ten minutes of labels and half an hour of training on one core (copper, Nequix), times `amount`.
+Temperatures are shares of the melting point, lengths of the nearest distance, pressures of the bulk modulus."""
+
+import math
+import typing
+
+import numpy as np
+
+from ..convert.short_range import RADII
+from ..model import reference, structures
+from ..model.masses import MASS
+from . import defects, lattices, materials, students
+
+ROOM = 300.0  # K
+WIDE, THICK = 4.8, 7.0  # A, at least, of a slab: its sides, and between its outer planes
+SUPERCELL = {"fcc": [2, 2, 2], "hcp": [3, 3, 2], "diamond": [2, 2, 2], "rocksalt": [2, 2, 2], "zincblende": [2, 2, 2]}
+FACES = {"rocksalt": ("100", "110"), "zincblende": ("110",), "cscl": ("110",)}
+SEQUENCES = {"fcc": ["AB", "ABAC", "ABCACB"], "hcp": ["ABC", "ABAC", "ABCACB"], "diamond": ["AB", "ABAC", "ABCACB"]}
+SEQUENCES["zincblende"] = SEQUENCES["diamond"]
+LAYERS = {"hcp": 3, "rocksalt": 6}
+PACKED = 0.5  # of the volume, filled by atoms of structures `dense`, at most
+CUTOFF = 2.0  # nearest distances: in fcc and hcp the shells at 1.63 and 1.73 are well inside
+CUTOFFS = (4.5, 6.5)  # A
+
+
+class Crystal(typing.NamedTuple):
+    """frame: the unit cell; lattice, elements, constant: those of lattices.py, or None; top: highest temperature of the
+    crystal, K; melting: K; bulk: modulus, bar; files: {what: name of a file of structures that the recipe reads}."""
+
+    frame: dict
+    lattice: typing.Optional[str]
+    elements: list
+    constant: typing.Any
+    top: float
+    melting: float
+    bulk: float
+    files: dict
+
+
+def timestep(elements):
+    """fs of dynamics that no bond of these elements is too fast for."""
+    lightest = min(MASS[e] for e in elements)
+    return 0.5 if lightest < 2 else 1.0 if lightest < 20 else 2.0
+
+
+def nearest(frame):
+    """The shortest distance, A."""
+    reach = 3 * (abs(np.linalg.det(frame["cell"])) / len(frame["elements"])) ** (1 / 3)
+    return float(np.linalg.norm(reference.neighbours(frame["positions"], frame["cell"], reach)[2], axis=1).min())
+
+
+def _round(x, digits=2):
+    """Rounded to significant digits, whole where it can be."""
+    if x == 0:
+        return 0
+    y = round(float(x), digits - 1 - math.floor(math.log10(abs(x))))
+    return int(y) if y == int(y) else y
+
+
+class _Items:
+    """Items of the section structures, each with a seed of its own."""
+
+    def __init__(self, amount, step):
+        self.amount, self.step, self.items = amount, step, []
+
+    def number(self, n):
+        return max(5, round(n * self.amount))
+
+    def add(self, kind, value, copies=None, dynamics=None, **more):
+        item = {kind: value, **more}
+        if copies:
+            item["copies"] = self.number(copies)
+        if dynamics:
+            item["dynamics"] = self.dynamics(**dynamics)
+        if "number" in (value if isinstance(value, dict) else {}):
+            item[kind] = {**value, "number": self.number(value["number"])}
+        item["seed"] = len(self.items) + 1
+        self.items.append(item)
+
+    def dynamics(self, temperature, time, every=0.05, **more):
+        """A section `dynamics`; at least five frames a run."""
+        temperature = [_round(t, 3) for t in dict.fromkeys(temperature)]
+        time = max(5 * every, round(time * self.amount / every) * every)
+        return {
+            "temperature": temperature if len(temperature) > 1 else temperature[0],
+            "time": round(time, 6),
+            "every": every,
+            "timestep": self.step,
+            **more,
+        }
+
+
+def _slab_size(lattice, elements, constant, face):
+    """[nx, ny, layers] of a slab that is wide and thick."""
+    sides = np.diag(lattices.surface(lattice, elements, constant, face, [1, 1, 1])["cell"])
+    layers = 2
+    while np.ptp(lattices.surface(lattice, elements, constant, face, [1, 1, layers])["positions"][:, 2]) < THICK:
+        layers += 2 if lattice in ("diamond", "zincblende") else 1
+    return [int(np.ceil(WIDE / sides[0])), int(np.ceil(WIDE / sides[1])), layers]
+
+
+def _other_lattices(c, near):
+    """Items `crystal` of other lattices with as much volume for an atom; of tetrahedral ones denser ones, too."""
+    volume = abs(np.linalg.det(c.frame["cell"])) / len(c.frame["elements"])
+    out = []
+    for name, sites in lattices.LATTICES.items():
+        stacked = {c.lattice, name} <= {"fcc", "hcp"}  # items `stacking`
+        if len(sites) != len(c.elements) or name == c.lattice or stacked:
+            continue
+        for share in (1.0, 0.8) if c.lattice in ("diamond", "zincblende") else (1.0,):
+            a = float(share * volume * sum(map(len, sites))) ** (1 / 3)
+            constant = (
+                [round(2 ** (-1 / 6) * a * x, 3) for x in (1.0, (8 / 3) ** 0.5)] if name == "hcp" else round(a, 3)
+            )
+            unit = lattices.crystal(name, c.elements, constant)
+            times = [max(1, math.ceil(2 * near / w)) for w in np.linalg.norm(unit["cell"], axis=1)]
+            keys = {"lattice": name, "elements": c.elements, "constant": constant, "supercell": times}
+            out.append(keys)
+    return out
+
+
+def _bulk(items, c, near, source):
+    """Strained, rattled, pressed, hot and molten crystals. source: (kind of item, its value)."""
+    room = min(ROOM, 0.5 * c.top)
+    for strain, rattle, copies in ((0.06, 0.01, 40), (0.01, 0.025, 40), (0.05, 0.05, 60)):
+        items.add(*source, copies, label="strained", strain=strain, rattle=_round(rattle * near))
+    runs = {"pressure": 0, "equilibrate": 0.5}
+    items.add(
+        *source, dynamics={"temperature": [room / 3, room, c.top / 2, c.top], "time": 2.0, **runs}, label="crystal"
+    )
+    pressures = [_round(share * c.bulk, 1) for share in (-0.02, 0.04, 0.1)]
+    pressed = {"temperature": [c.top / 2], "pressure": pressures, "time": 1.0, "equilibrate": 0.5}
+    items.add(*source, dynamics=pressed, label="pressed")
+    molten = {"temperature": [1.2 * c.melting, 1.7 * c.melting], "hot": _round(4 * c.melting), "pressure": 0}
+    items.add(*source, dynamics={**molten, "time": 3.0, "every": 0.1, "equilibrate": 3.0}, label="liquid")
+    held = {"temperature": [room, c.top], "time": 0.5, "every": 0.1, "runs": 5, **runs}
+    items.add(*source, dynamics=held, label="crystal", split="test")
+
+
+def _point_defects(items, c, near):
+    room, base = min(ROOM, 0.5 * c.top), {"lattice": c.lattice, "elements": c.elements, "constant": c.constant}
+    cell = SUPERCELL.get(c.lattice, [3, 3, 3])
+    chain = {"rattle": _round(0.015 * near), "relax": 4}
+    for remove in range(1, len(c.elements) + 1):
+        vacancy = {**base, "supercell": cell, "remove": remove}
+        items.add("vacancy", vacancy, 15, {"temperature": [room, 0.7 * c.top], "time": 1.0}, **chain)
+    for add in c.elements:
+        kinds = ["hole", "110", "111"]
+        if len(c.elements) == 1:
+            kinds = [k for k in defects.INTERSTITIALS if c.lattice in defects.WITH_HOLES.get(k, lattices.LATTICES)][:-1]
+        value = {**base, "supercell": cell, "kind": [int(k) if k.isdigit() else k for k in kinds], "add": add}
+        items.add("interstitial", value, 8, {"temperature": [0.5 * c.top], "time": 0.5}, **chain)
+
+
+def _planar(items, c, near):
+    room, base = min(ROOM, 0.5 * c.top), {"lattice": c.lattice, "elements": c.elements, "constant": c.constant}
+    still = {"strain": 0.01, "rattle": _round(0.02 * near)}
+    if c.lattice in SEQUENCES:
+        value = {**base, "sequence": SEQUENCES[c.lattice], "size": [3, 3] if len(c.elements) == 1 else [2, 2]}
+        items.add("stacking", value, 12, {"temperature": [room, 0.7 * c.top], "time": 0.5}, **still)
+    for lattice, plane in defects.PLANES:
+        if lattice == c.lattice:
+            value = {
+                **base,
+                "plane": int(plane) if plane[0] != "0" else plane,
+                "layers": LAYERS.get(lattice, 6),
+                "size": [2, 2],
+            }
+            items.add("fault", {**value, "shift": [0.25, 0.5, 0.75, 1]}, 8, **still)
+            items.add("fault", {**value, "shift": "random", "number": 25}, rattle=_round(0.02 * near))
+    for face in FACES.get(c.lattice, lattices.MILLER if c.lattice in lattices.CUBIC else ()):
+        size = _slab_size(c.lattice, c.elements, c.constant, face)
+        runs = {"temperature": [room, 0.6 * c.top], "time": 1.0}
+        items.add("surface", {**base, "miller": int(face), "size": size, "vacuum": 10}, dynamics=runs)
+    for value in _other_lattices(c, near):
+        items.add("crystal", value, 12, label="polymorph", strain=0.04, rattle=_round(0.03 * near))
+
+
+def _no_lattice(items, c, near):
+    """Structures of files in addition to those of the crystal."""
+    room = min(ROOM, 0.5 * c.top)
+    for label, share in (("surface", 0.6), ("vacancy", 0.7), ("interstitial", 0.5)):
+        if label in c.files:
+            chain = (
+                {} if label == "surface" else {"rattle": _round(0.015 * near), "relax": 4, "copies": items.number(8)}
+            )
+            runs = {"temperature": [room, share * c.top], "time": 0.5}
+            items.add("files", [c.files[label]], dynamics=runs, label=label, **chain)
+
+
+def _random(items, frame):
+    """Dense boxes and clusters of the elements of a crystal."""
+    numbers = materials.counts(frame)
+    unit = int(np.gcd.reduce(list(numbers.values())))
+    times = max(1, round(32 * unit / len(frame["elements"])))
+    box = {e: times * n // unit for e, n in numbers.items()}
+    densities = [_round(share * materials.density(frame), 3) for share in (0.8, 1.0, 1.2)]
+    spheres = sum(n * (2 * RADII[e]) ** 3 for e, n in numbers.items()) * math.pi / 6
+    filled = 1.2 * spheres / abs(np.linalg.det(frame["cell"]))
+    most = math.floor(100 * min(1.0, (PACKED / filled) ** (1 / 3))) / 100
+    items.add("dense", {"elements": box, "density": densities, "closest": [min(0.8, most - 0.1), most], "number": 60})
+    least = 2 if len(numbers) == 1 else 0
+    sizes = {e: [least, max(4, 8 // len(numbers))] for e in numbers}
+    items.add("cluster", {"elements": sizes, "closest": [0.8, 1.6], "number": 60})
+
+
+def crystal(c, name, kind, teacher, size, amount):
+    """The recipe of a Crystal."""
+    step, near = timestep(c.elements), nearest(c.frame)
+    items = _Items(amount, step)
+    if c.lattice:
+        base = {"lattice": c.lattice, "elements": c.elements, "constant": c.constant}
+        _bulk(items, c, near, ("crystal", {**base, "supercell": SUPERCELL.get(c.lattice, [3, 3, 3])}))
+        _point_defects(items, c, near)
+        _planar(items, c, near)
+        system = {"crystal": base}
+    else:
+        _bulk(items, c, near, ("files", [c.files["crystal"]]))
+        system = {"files": [c.files["unit"]], "kind": "crystal"}
+    _no_lattice(items, c, near)
+    _random(items, c.frame)
+    words = [next(key for key in item if key in KINDS) for item in items.items]
+    found = dict.fromkeys(item.get("label", word) for item, word in zip(items.items, words))
+    begin = [label for label in found if label not in ("strained", "dense", "cluster", "polymorph")]
+    room = min(ROOM, 0.5 * c.top)
+    hot = [_round(t, 3) for t in dict.fromkeys((room, c.top, 1.3 * c.top))]
+    cutoff = round(min(max(CUTOFF * near, CUTOFFS[0]), CUTOFFS[1]), 1)
+    system |= {"name": name.rsplit("-", 1)[0], "temperature": _round(room), "high": _round(c.top, 3)}
+    return {
+        "name": name,
+        "kind": kind,
+        "structures": items.items,
+        "teacher": teacher,
+        "student": {"size": size, "cutoff": cutoff, "spacing": 0.2},
+        "training": {"steps": _steps(size, amount)},
+        "rounds": _rounds(begin, hot, step, amount),
+        "certify": {"minutes": 20, "timestep": step, "systems": [system]},
+    }
+
+
+KINDS = ("files", "crystal", "vacancy", "interstitial", "stacking", "fault", "surface", "dense", "cluster")
+
+
+def _steps(size, amount):
+    return max(1000, round(students.SIZES[size]["steps"] * min(amount, 3.0), -2))
+
+
+def _rounds(begin, temperatures, step, amount):
+    return {
+        "count": 2,
+        "from": begin,
+        "temperature": temperatures,
+        "time": 5,
+        "every": 0.05,
+        "timestep": step,
+        "frames": max(10, round(100 * amount)),
+        "committee": 1,
+        "steps": max(500, round(4000 * min(amount, 3.0), -2)),
+        "learning_rate": 2.0e-3,
+    }
+
+
+def liquid(molecules, density, temperature, name, teacher, size, amount, box=None):
+    """The recipe of a liquid. molecules: {name or XYZ file: number}; density: g/cm3; box: a file with a frame of it."""
+    items, t, wet = _Items(amount, 0.5), temperature, {"molecules": molecules}
+    hot = _round(2 * t, 2)
+    runs = {"temperature": [0.93 * t, t, 1.2 * t], "every": 0.1, "equilibrate": 1.5, "hot": _round(1.6 * t, 2)}
+    density_ = lambda *shares: [_round(share * density, 3) for share in shares]
+    items.add("liquid", {**wet, "density": density_(0.95, 1.0, 1.05)}, dynamics={**runs, "time": 3.0})
+    at = {"temperature": [hot], "time": 3.0, "every": 0.1, "equilibrate": 1.5}
+    items.add("liquid", {**wet, "density": density_(0.9, 1.1)}, dynamics=at, label="hot")
+    few = {m: max(1, n // 4) for m, n in molecules.items()}
+    at = {"temperature": [t, 1.3 * t], "time": 2.0, "every": 0.1, "equilibrate": 1.0}
+    items.add("liquid", {"molecules": few, "density": _round(0.3 * density)}, dynamics=at, label="vapour")
+    if box:
+        at = {"temperature": [t], "time": 2.0, "every": 0.1, "equilibrate": 0.5}
+        items.add("files", [box], dynamics=at, label="box")
+    held = {"temperature": [t], "time": 0.5, "every": 0.1, "equilibrate": 1.5, "runs": 5}
+    items.add("liquid", {**wet, "density": _round(density, 3)}, dynamics=held, split="test")
+    names = list(molecules)
+    for molecule in names:
+        for rattle in (0.05, 0.15):
+            kind = ("molecule", molecule) if molecule in structures.MOLECULES else ("files", [molecule])
+            items.add(*kind, 30, rattle=rattle, label="molecule")
+    for k, one in enumerate(names):
+        for other in names[k:]:
+            items.add("dimer", {"molecules": [one, other], "number": 60})
+    return {
+        "name": name,
+        "kind": "liquid",
+        "structures": items.items,
+        "teacher": teacher,
+        "student": {"size": size, "cutoff": 5.0},
+        "training": {"steps": _steps(size, amount)},
+        "rounds": _rounds(["liquid", "hot", "vapour"], [_round(t, 3), _round(1.3 * t, 3), hot], 0.5, amount),
+        "certify": {"minutes": 20, "systems": ["liquid"]},
+    }
+
+
+def molecule(path, elements, temperature, name, teacher, size, amount):
+    """The recipe of a molecule in an XYZ file."""
+    step = timestep(elements)
+    items, t = _Items(amount, step), temperature
+    for rattle in (0.03, 0.1, 0.2):
+        items.add("files", [path], 60, rattle=rattle, label="molecule")
+    hot = {"temperature": [t, 2 * t, 3 * t], "time": 5.0, "every": 0.05, "runs": 2}
+    items.add("files", [path], dynamics=hot, label="molecule")
+    held = {"temperature": [t, 2 * t], "time": 1.0, "every": 0.1, "runs": 5}
+    items.add("files", [path], dynamics=held, label="molecule", split="test")
+    items.add("dimer", {"molecules": [path, path], "number": 60})
+    return {
+        "name": name,
+        "kind": "molecule",
+        "structures": items.items,
+        "teacher": teacher,
+        "student": {"size": size, "cutoff": 5.0},
+        "training": {"steps": _steps(size, amount)},
+        "rounds": _rounds(["molecule"], [_round(t, 3), _round(2 * t, 3), _round(3 * t, 3)], step, amount),
+        "certify": {"minutes": 20, "systems": [{"files": [path], "kind": "molecule", "temperature": _round(t, 3)}]},
+    }

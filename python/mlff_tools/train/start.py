@@ -1,0 +1,399 @@
+"""From a structure to the recipe of its kind: mlff distill POSCAR, --element Cu, --liquid "water:32 ethanol:4".
+
+The kind of material is recognized (materials.py), the best teacher at hand is chosen, and the recipe is written
+(default_recipe.py), with structures that it reads from files. What exists is never overwritten."""
+
+import fnmatch
+import os
+import shlex
+
+import numpy as np
+import yaml
+
+from ..certify import lattice as cells
+from ..certify import novel
+from ..convert.short_range import RADII
+from ..model import structures
+from ..model.files import write_bytes
+from ..model.masses import MASS
+from ..model.modelfile import NUMBERS, ModelError, find_model, named_models, read_head
+from . import build, default_recipe, extxyz, labelling, lattices, liquids, materials, plan, recipe_rounds
+from .label import make_teacher
+
+# Names of teachers, the best first. Crystals: by their errors in Matbench Discovery (arXiv:2308.14920); molecules:
+# those trained on molecules.
+BEST = {
+    "crystal": ("nequix-oam*", "mace-omat*", "mace-mpa*", "orb*", "sevennet-l3i5*", "nequix-mp*", "sevennet-0*"),
+    "molecule": ("mace*off*", "ani-2x*", "ani-1ccx*"),
+}
+BEST["crystal"] += ("tensornet-matpes-r2scan*", "tensornet*")
+EXAMPLE = ("water-benzene-teacher", {"water", "benzene"})  # of this repository, for these molecules alone
+OF_OURS = ("mlff_tools.train", "mlff_tools.distill")  # in the provenance: a student, which teaches nobody
+HOT = 0.9  # of melting: the highest temperature of a crystal
+UNKNOWN = 1000.0  # K, of a crystal whose melting point is not known
+SCALES = np.linspace(-0.03, 0.03, 7)  # of the length, in which the energy of a crystal is fitted
+BAR = 1.602176634e6  # eV/A^3
+SUPERCELL = 7.0  # A, at least, of the width of a crystal without a lattice
+RECIPES = (".yaml", ".yml")
+
+
+def is_recipe(path):
+    """Whether the argument of mlff distill is a recipe or the folder of a run, not a structure."""
+    return path is None or os.path.isdir(path) or path.lower().endswith(RECIPES)
+
+
+def command(args):
+    """The command that a recipe is written by, without options that do not change it."""
+    words = ["mlff", "distill", *([args.recipe] if args.recipe else [])]
+    for name in ("element", "liquid", "teacher", "size", "temperature", "hours"):
+        value = getattr(args, name)
+        words += [f"--{name}", f"{value:g}" if isinstance(value, float) else value] if value else []
+    return shlex.join(words)
+
+
+# ---- the teacher
+
+
+def _models():
+    """[(name, path, header)] of the models that may teach: not those that were taught."""
+    out = []
+    for name, path in named_models().items():
+        head = read_head(path)
+        if not str(head.get("provenance", {}).get("code", "")).startswith(OF_OURS):
+            out.append((name, path, head))
+    return out
+
+
+def _rank(name, patterns):
+    return next((k for k, pattern in enumerate(patterns) if fnmatch.fnmatch(name.lower(), pattern)), len(patterns))
+
+
+def teacher(given, elements, kind, names=()):
+    """(section teacher, words why). given: --teacher; names: of the molecules of a liquid."""
+    if given and ":" in given and not os.path.exists(given):
+        return {"ase": {"calculator": given}}, "as given"
+    if given:
+        path = find_model(given)
+        unknown = sorted(set(elements) - set(read_head(path)["elements"]))
+        if unknown:
+            raise ModelError(f"--teacher {given}: does not know {' '.join(unknown)}; give another one")
+        return {"mlff": given}, "as given"
+    known = [(name, head) for name, _, head in _models() if set(elements) <= set(head["elements"])]
+    patterns = BEST["crystal" if kind in ("metal", "semiconductor", "ionic") else "molecule"]
+    known.sort(key=lambda one: (_rank(one[0], patterns), -len(one[1]["elements"]), one[0]))
+    others = ", ".join(name for name, _ in known[1:])
+    if known and _rank(known[0][0], patterns) < len(patterns):
+        return {"mlff": known[0][0]}, "the best at hand" + (f"; others: {others}" if others else "")
+    if names and set(names) <= EXAMPLE[1] and EXAMPLE[0] in named_models():
+        return {"mlff": EXAMPLE[0]}, "an example, trained on ANI-2x; give a better one with --teacher"
+    if known:
+        return {"mlff": known[0][0]}, "not made for this kind of material; give a better one with --teacher"
+    raise ModelError(
+        f"no teacher at hand knows {' '.join(sorted(elements))}: give --teacher MODEL or --teacher module:function of "
+        "an ASE calculator, or put a model into a folder of $MLFF_MODELS"
+    )
+
+
+# ---- the structure
+
+
+def read(path, python):
+    """The last structure of a file, of which the elements are known."""
+    frames = build.read_file(path, python)
+    if not frames:
+        raise ModelError(f"{path}: has no structure")
+    frame = build.filled([frames[-1]], path)[0]
+    strange = sorted({e for e in frame["elements"] if e not in NUMBERS or e == "X"})
+    if strange:
+        raise ModelError(f"{path}: {' '.join(strange)} is not an element")
+    return frame
+
+
+def of_element(symbol):
+    """The crystal of an element."""
+    if symbol not in materials.ELEMENTS:
+        known = " ".join(sorted(materials.ELEMENTS))
+        raise ModelError(f"--element {symbol}: no crystal of it is known; give a structure file, or one of {known}")
+    lattice, constant, _ = materials.ELEMENTS[symbol]
+    return lattices.crystal(lattice, [symbol], constant)
+
+
+def _scaled(frame, factor):
+    return {**frame, "positions": frame["positions"] * factor, "cell": frame["cell"] * factor}
+
+
+def at_rest(ask, frame):
+    """(factor of all lengths, bulk modulus in bar) where the energy of a crystal is least."""
+    center = 1.0
+    for _ in range(5):
+        factors = center * (1 + SCALES)
+        energy = [one["energy"] for one in ask([_scaled(frame, f) for f in factors])]
+        k = int(np.argmin(energy))
+        if 0 < k < len(factors) - 1:
+            break
+        center = factors[k]
+    else:
+        raise ModelError("the teacher finds no volume of least energy near that of the structure; give a relaxed one")
+    volumes = abs(np.linalg.det(frame["cell"])) * factors**3
+    fit = np.polynomial.Polynomial.fit(volumes, energy, 3)
+    slope, curvature, volume = fit.deriv(), fit.deriv(2), volumes[k]
+    for _ in range(20):  # Newton
+        volume = volume - slope(volume) / curvature(volume)
+    bulk = float(volume * curvature(volume) * BAR)
+    return float((volume / abs(np.linalg.det(frame["cell"]))) ** (1 / 3)), bulk
+
+
+# ---- what is written
+
+
+class Files:
+    """Files of a recipe, which are written together at the end, none over another."""
+
+    def __init__(self, name):
+        self.name, self.texts = name, {}
+
+    def structures(self, what, frames):
+        """The name of a file of structures [frame]."""
+        path = f"{self.name}-{what}.xyz"
+        self.texts[path] = "".join(extxyz.text(f) for f in build.filled(frames, path))
+        return path
+
+    def write(self):
+        there = [path for path in self.texts if os.path.exists(path)]
+        if there:
+            raise ModelError(f"{there[0]} exists and is not overwritten: rename it or work in another folder")
+        for path, text in self.texts.items():
+            write_bytes(path, text.encode())
+
+
+def _without_lattice(files, unit):
+    """Files of the structures of a crystal that is none of lattices.py."""
+    whole = cells.repeated(unit, cells.times_for(unit["cell"], SUPERCELL))
+    hole = novel.defects.largest_hole(whole)
+    added = [novel.defects.with_atom(whole, e, hole) for e in sorted(set(unit["elements"]))]
+    return {
+        "unit": files.structures("unit", [unit]),
+        "crystal": files.structures("crystal", [whole]),
+        "vacancy": files.structures("vacancies", [f for _, f in novel.vacancies(whole)]),
+        "interstitial": files.structures("interstitials", added),
+        "surface": files.structures("surfaces", [f for _, f in novel.surfaces(unit)]),
+    }
+
+
+def _crystal(args, frame, kind, section, ask, files, say):
+    """What makes the recipe of a crystal, a function of the amount."""
+    found, factor = materials.lattice_of(frame), None
+    if found:
+        lattice, elements, constant = found
+        frame = lattices.crystal(lattice, elements, constant)
+    factor, bulk = at_rest(ask, frame)
+    frame = _scaled(frame, factor)
+    if found:
+        constant = [round(x * factor, 4) for x in constant] if lattice == "hcp" else round(constant * factor, 4)
+        say(f"lattice: {lattice}, {constant} A at rest by the teacher; bulk modulus {bulk / 1e4:.3g} GPa")
+    else:
+        lattice, elements, constant = None, sorted(set(frame["elements"])), None
+        say(f"lattice: none of {', '.join(lattices.LATTICES)}: the cell of the structure, {factor:.4f} times as long")
+    melting = materials.melting(frame)
+    if args.temperature:
+        top, why = args.temperature, "as given"
+    elif melting:
+        top, why = HOT * melting, f"{HOT:g} of the melting point, {melting:g} K"
+    else:
+        top, why = UNKNOWN, "the melting point is not in the table: give --temperature"
+    say(f"highest temperature of the crystal: {top:.0f} K ({why})")
+    more = {} if found else _without_lattice(files, frame)
+    if lattice == "hcp":
+        more["surface"] = files.structures("surfaces", [f for _, f in novel.surfaces(frame)])
+    c = default_recipe.Crystal(frame, lattice, elements, constant, top, melting or top / HOT, bulk, more)
+    return lambda amount: default_recipe.crystal(c, files.name, kind, section, args.size, amount)
+
+
+def _liquid_of(text):
+    """{name: number} of --liquid."""
+    out = {}
+    for word in text.replace(",", " ").split():
+        name, _, number = word.rpartition(":")
+        if not name or not number.isdigit() or int(number) < 1 or name in out:
+            raise ModelError(f'--liquid {word}: molecules and numbers are expected, as "water:32 ethanol:4"')
+        if name not in structures.MOLECULES and not os.path.isfile(name):
+            known = ", ".join(structures.MOLECULES)
+            raise ModelError(f"--liquid {name}: is not known; allowed are {known}, or an XYZ file of one molecule")
+        out[name] = int(number)
+    if not out:
+        raise ModelError('--liquid: names no molecule; expected is "water:32 ethanol:4"')
+    return out
+
+
+def _mixed(molecules):
+    """(density of an ideal mixture in g/cm3, molecules whose density is not known)"""
+    mass = {m: n * sum(MASS[e] for e in liquids.read_molecule(m)[0]) for m, n in molecules.items()}
+    volume = sum(mass[m] / materials.LIQUIDS.get(m, 1.0) for m in molecules)
+    return sum(mass.values()) / volume, [m for m in molecules if m not in materials.LIQUIDS]
+
+
+def _bonds(elements, positions):
+    """Elements and those of their bonded neighbors: a key that molecules of one structural formula share."""
+    radii = np.array([RADII[e] for e in elements])
+    near = np.linalg.norm(positions[:, None] - positions, axis=2) < materials.BOND * (radii[:, None] + radii)
+    return tuple(sorted((e, tuple(sorted(np.array(elements)[row]))) for e, row in zip(elements, near)))
+
+
+def _molecules_of(frame, files):
+    """{name or file: number} of the molecules of a box; files are written of those that have no name."""
+    groups, places, _ = materials.molecules(frame)
+    names = {_bonds(list(e), np.array(x)): name for name, (e, x) in _known_molecules().items()}
+    out = {}
+    for mine in groups:
+        elements, x = [frame["elements"][k] for k in mine], places[mine]
+        key = _bonds(elements, x)
+        if key not in names:
+            one = {"elements": elements, "positions": x - x.mean(0), "cell": None}
+            names[key] = files.structures(f"molecule-{len(files.texts) + 1}", [one])
+        out[names[key]] = out.get(names[key], 0) + 1
+    return out
+
+
+def _known_molecules():
+    return {name: structures.molecule(name) for name in structures.MOLECULES}
+
+
+def _kelvin(args):
+    return f"{args.temperature:g} K" if args.temperature else f"{default_recipe.ROOM:g} K (change it by --temperature)"
+
+
+def _liquid(args, molecules, density, section, files, box, say):
+    t = args.temperature or default_recipe.ROOM
+    amounts = ", ".join(f"{n} {name}" for name, n in molecules.items())
+    say(f"liquid: {amounts} at {density:.3g} g/cm3 and {_kelvin(args)}")
+    return lambda amount: default_recipe.liquid(
+        molecules, density, t, files.name, section, args.size, amount, box and files.structures("box", [box])
+    )
+
+
+def _molecule(args, frame, section, files, say):
+    t, elements = args.temperature or default_recipe.ROOM, sorted(set(frame["elements"]))
+    path = files.structures("molecule", [{**frame, "positions": frame["positions"] - frame["positions"].mean(0)}])
+    say(f"molecule: {len(frame['elements'])} atoms, up to 3 times {_kelvin(args)}")
+    return lambda amount: default_recipe.molecule(path, elements, t, files.name, section, args.size, amount)
+
+
+# ---- all together
+
+
+class Started:
+    """A structure as the options name it, before the teacher is asked: name, elements, kind, why, frame, molecules."""
+
+    def __init__(self, args):
+        self.frame = self.molecules = None
+        if args.liquid:
+            self.molecules = _liquid_of(args.liquid)
+            self.elements = {e for m in self.molecules for e in liquids.read_molecule(m)[0]}
+            self.stem, self.kind, self.why = "-".join(map(_stem, self.molecules)), "liquid", "as given"
+        else:
+            self.frame = of_element(args.element) if args.element else read(args.recipe, args.python)
+            self.elements = set(self.frame["elements"])
+            self.stem = materials.formula(self.frame)
+            self.kind, self.why = materials.kind(self.frame)
+        self.name = f"{self.stem}-{args.size}"
+
+
+def _stem(path):
+    return os.path.basename(path).split(".")[0]
+
+
+def _planned(args, started, section, programs, files, say):
+    """What makes the recipe, a function of the amount."""
+    if started.molecules:
+        density, unknown = _mixed(started.molecules)
+        for molecule in unknown:
+            say(f"note: the density of {molecule} is not known; 1 g/cm3 is assumed")
+        return _liquid(args, started.molecules, density, section, files, None, say)
+    frame = started.frame
+    if started.kind == "liquid":
+        return _liquid(args, _molecules_of(frame, files), materials.density(frame), section, files, frame, say)
+    if started.kind == "molecule":
+        return _molecule(args, frame, section, files, say)
+    one = make_teacher(section, [frame], os.getcwd(), programs)
+    try:
+        ask = lambda frames: labelling.ask(one, build.filled(frames, "crystal"))
+        return _crystal(args, frame, started.kind, section, ask, files, say)
+    finally:
+        one.close()
+
+
+def _plain(value):
+    """The value as YAML has it: whole numbers without a point."""
+    if isinstance(value, dict):
+        return {key: _plain(v) for key, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(v) for v in value]
+    if isinstance(value, (float, np.floating)):
+        return int(value) if value == int(value) else float(value)
+    return value
+
+
+def _flow(value):
+    return (
+        yaml.safe_dump(_plain(value), default_flow_style=True, sort_keys=False, width=10**6).split("\n...")[0].strip()
+    )
+
+
+def _text(args, wanted, lines):
+    """The text of a recipe, a line for each key. Its first line is the command."""
+    out = [f"# {command(args)}", *(f"# {line}" for line in lines), "# Change it as you like: docs/distillation.md"]
+    for section, value in wanted.items():
+        if section == "structures":
+            out.append("structures:")
+            for item in value:
+                parts = [f"{key}: {_flow(v)}" for key, v in item.items()]
+                out += [f"  {'- ' if k == 0 else '  '}{part}" for k, part in enumerate(parts)]
+        elif isinstance(value, dict):
+            out += [f"{section}:", *(f"  {key}: {_flow(v)}" for key, v in value.items())]
+        else:
+            out.append(f"{section}: {_flow(value)}")
+    return "\n".join(out) + "\n"
+
+
+def _amount(args, make, files, programs):
+    """The amount for --hours of core time, by the plan of the recipe with the amount 1."""
+    path = f".{files.name}-plan.yaml"
+    try:
+        write_bytes(path, _text(args, make(1.0), []).encode())
+        whole = plan.seconds(recipe_rounds.read(path), programs)
+    finally:
+        if os.path.exists(path):
+            os.remove(path)
+    return max(0.02, 3600 * args.hours / whole)
+
+
+def recipe(args, programs, write):
+    """Path of the recipe of a structure, written now or before by the same command. write: prints a line."""
+    started = Started(args)
+    path = f"{started.name}.yaml"
+    if os.path.exists(path):
+        with open(path, encoding="utf-8", errors="replace") as f:
+            if f.readline().rstrip("\n") == f"# {command(args)}":
+                write(f"{path}: the recipe that this command wrote before")
+                return path
+        raise ModelError(f"{path} exists and is not overwritten: run mlff distill {path}, or rename it")
+    lines = []
+
+    def say(line):
+        lines.append(line)
+        write(line)
+
+    say(f"{started.stem}: {started.kind} ({started.why})")
+    section, why = teacher(args.teacher, started.elements, started.kind, started.molecules or ())
+    say(f"teacher: {section.get('mlff') or section['ase']['calculator']} ({why})")
+    files = Files(started.name)
+    make = _planned(args, started, section, programs, files, say)
+    made = make(1.0)
+    files.write()
+    if args.hours:
+        amount = _amount(args, make, files, programs)
+        say(f"{args.hours:g} h of a core: {amount:.2g} times the default amount of structures and training")
+        made = make(amount)
+    write_bytes(path, _text(args, made, lines).encode())
+    write(f"{path} is written: change it as you like, mlff distill {path} runs it")
+    return path
