@@ -148,9 +148,7 @@ def test_liquids(here, capsys):
     """A recipe with half the time has half the frames; the same command takes the recipe that is there."""
     distill.main(["--liquid", "water:16", "--dry-run"])
     said = capsys.readouterr().out
-    assert (
-        "teacher: water-benzene-teacher (an example" in said and "16 water at 0.997 g/cm3 and 300 K (" in said
-    )
+    assert "teacher: water-benzene-teacher (an example" in said and "16 water at 0.997 g/cm3 and 300 K (" in said
     wanted, text, frames = read("water-xs.yaml")
     assert wanted.kind == "liquid" and kinds_of(wanted) == {"liquid", "molecule", "dimer"}
     (here / "water-xs.yaml").write_text(text.replace("steps: 36000", "steps: 12000"))

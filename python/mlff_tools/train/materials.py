@@ -124,7 +124,7 @@ def kind(frame):
 
 
 def _environments(frame, reach):
-    """Of each atom: [distances of the atoms of the same element around it, those of the others], sorted."""
+    """For each atom [distances of the atoms of the same element around it, those of the others], sorted."""
     i, j, d = reference.neighbours(frame["positions"], frame["cell"], reach)
     elements, r, out = np.array(frame["elements"]), np.linalg.norm(d, axis=1), []
     for atom, element in enumerate(frame["elements"]):
