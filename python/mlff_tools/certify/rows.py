@@ -106,7 +106,7 @@ def _matching(rows, group):
 def _wanted(bars, kind):
     """[(quantity, group, value, origin, looser than that of the kind)]: the bars of the kind, then those of the recipe
     that differ from them."""
-    own = [b for b in KINDS.get(kind, ()) if b.quantity in QUANTITIES]
+    own = KINDS.get(kind, ())
     out = [(b.quantity, b.group, b.value, kind, None) for b in own]
     theirs = {b.quantity: b.value for b in own if b.group == "all"}
     for name, groups in bars.items():
