@@ -283,7 +283,7 @@ static Suite *make_suite(void)
   tcase_set_timeout(tcase, 300);
   tcase_add_loop_test(tcase, replayed_steps_have_the_same_bits, 0, n_cases_with_ranks());
   tcase_add_loop_test(tcase, lists_and_wishes_change, 0, test_n_archs());
-  tcase_add_loop_test(tcase, more_edges_than_room, 0, 2 * test_n_archs());
+  tcase_add_loop_test(tcase, more_edges_than_room, 0, test_cases(2, 1) * test_n_archs());
   tcase_add_loop_test(tcase, recorded_before_the_first_step, 0, test_cases(3, 1) * test_n_archs());
   tcase_add_loop_test(tcase, repulsion_is_not_recorded, 0, test_cases(3, 1) * test_n_archs());
   tcase_add_loop_test(tcase, clamped_distances_are_not_recorded, 0, test_cases(3, 1) * test_n_archs());

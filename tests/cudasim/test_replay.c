@@ -213,9 +213,9 @@ static Suite *make_suite(void)
   TCase *tcase = tcase_create("all");
   tcase_set_timeout(tcase, 300);
   tcase_add_loop_test(tcase, a_settled_step_is_one_launch_and_one_wait, 0, test_n_archs());
-  tcase_add_loop_test(tcase, nodes_of_a_recording, 0, 3 * test_n_archs());
+  tcase_add_loop_test(tcase, nodes_of_a_recording, 0, test_cases(3, 1) * test_n_archs());
   tcase_add_loop_test(tcase, recorded_before_the_first_step, 0, n_cases());
-  tcase_add_loop_test(tcase, refused_before_the_first_step, 0, 3 * test_n_archs());
+  tcase_add_loop_test(tcase, refused_before_the_first_step, 0, test_cases(3, 1) * test_n_archs());
   tcase_add_loop_test(tcase, recordings_that_fail_are_said_and_done_without, 0, 2);
   tcase_add_loop_test(tcase, lost_devices, 0, test_n_archs());
   tcase_add_loop_test(tcase, launches_that_fail_while_recording, 0, test_cases(3, 1) * test_n_archs());

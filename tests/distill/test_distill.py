@@ -199,7 +199,7 @@ def test_a_file_of_labels(tmp_path):
 
 @needs_torch
 def test_killed_many_times(tmp_path):
-    """A run that is killed at ten random moments, by day at two, ends with the bits of one that was not,
+    """A run that is killed at ten random moments, by day at one, ends with the bits of one that was not,
     its inner model too."""
     more = "rounds: {count: 1, temperature: [600], time: 0.2, every: 0.02, timestep: 1, frames: 5, "
     more += "steps: 80}\ninner: {features: 8, steps: 40}\n"
@@ -207,7 +207,7 @@ def test_killed_many_times(tmp_path):
     whole, rng, killed = kills.Changes(tmp_path / "whole"), random.Random(5), 0
     process = start(tmp_path, recipe, "--out", "whole", "--no-certificate")
     assert kills.kill_when(process.pid, whole) == 0, process.communicate()[0]
-    for _ in range(10 if NIGHTLY else 2):
+    for _ in range(10 if NIGHTLY else 1):
         process = start(tmp_path, recipe, "--out", "killed", "--no-certificate")
         changes = kills.Changes(tmp_path / "killed", rng.uniform(0.05, 0.25) * whole.count)
         killed += kills.kill_when(process.pid, changes, rng.uniform(0.0, 0.05)) == kills.KILLED
