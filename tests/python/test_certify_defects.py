@@ -95,7 +95,7 @@ def certified(folder, unit, model, teacher=None, name="crystal", **more):
 
 
 def values(found, quantity, key="value"):
-    return {r["group"]: r[key] for r in found["rows"] if r["quantity"] == quantity}
+    return {r["group"]: r.get(key) for r in found["rows"] if r["quantity"] == quantity}
 
 
 ONE = ("fcc", "hcp", "bcc", "sc", "diamond", "dhcp", "hexagonal diamond", "beta-tin")

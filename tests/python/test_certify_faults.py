@@ -7,6 +7,7 @@ from test_certify_defects import SILICON, Pairs, _lammps, certified, values
 
 from mlff_tools.certify import faults, polymorphs, surfaces
 from mlff_tools.train import lattices
+from mlff_tools.train.process import TeacherError
 
 COPPER = ["pair_style eam/alloy", "pair_coeff * * Cu_mishin1.eam.alloy Cu"]
 
@@ -95,3 +96,21 @@ def test_lattices_without_a_common_fault(tmp_path):
         made.systems[0].unit["elements"] = ["Al", "Al", "Al", "Ni"]
         (row,) = faults.measure(made)["rows"]
     assert row["note"].startswith("the lattice is not recognized") and "applies" not in row
+
+
+def test_a_model_that_refuses_structures(tmp_path):
+    """The rows that it cannot give say why, the others are there."""
+
+    class Refuses(Pairs):
+        def label(self, frames):
+            if any(len(f["elements"]) in (2, 12) for f in frames):  # hcp, bcc; twins
+                raise TeacherError("atoms are too close")
+            return super().label(frames)
+
+    with certified(tmp_path, lattices.crystal("fcc", ["Al"], 3.85), Refuses(), Pairs(), name="Al") as made:
+        found, others = faults.measure(made), polymorphs.measure(made)
+    notes = {**values(found, "fault_energy", "note"), **values(others, "polymorph_energy", "note")}
+    assert notes["Al twin"] == notes["Al: hcp"] == notes["Al: bcc"] == "atoms are too close"
+    assert values(found, "fault_energy")["Al unstable"] > 50 and values(others, "polymorph_energy")["Al: sc"] > 100
+    order = values(others, "polymorph_order", "note")["Al"]
+    assert order == "hcp: atoms are too close"

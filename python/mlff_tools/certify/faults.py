@@ -11,7 +11,6 @@ from .crystals import both
 from .job import attempt
 from .polymorphs import cell_of
 from .rows import missing, row
-from .work import NotMeasured
 
 MJ = 16021.76634  # mJ/m2 of 1 eV/A^2
 HEIGHT = 20.0  # A, between a fault and its image
@@ -89,19 +88,16 @@ def _faults(job, side, system):
     found, curves = {}, {}
     for words, plane, stacked in PATHS[name]:
         do = lambda evaluate, plane=plane: _relaxed(evaluate, path(name, unit, plane), energy, 1)
-        try:
-            curves[plane] = [0.0, *job.static(side, system, f"fault {plane}", do)]
-            found[f"{words}unstable"] = highest(curves[plane])
-            if stacked:
-                found[f"{words}intrinsic"] = curves[plane][-1]
-        except NotMeasured as e:
-            found |= dict.fromkeys([f"{words}unstable"] + [f"{words}intrinsic"] * stacked, str(e))
+        energies, why = attempt(job.static, side, system, f"fault {plane}", do)
+        if energies:
+            curves[plane] = [0.0, *energies]
+        found[f"{words}unstable"] = highest(curves[plane]) if energies else why
+        if stacked:
+            found[f"{words}intrinsic"] = energies[-1] if energies else why
     if name in TWINNED:
         do = lambda evaluate: _relaxed(evaluate, [twins(name, unit)], energy, 2)[0]
-        try:
-            found["twin"] = job.static(side, system, "twin", do)
-        except NotMeasured as e:
-            found["twin"] = str(e)
+        value, why = attempt(job.static, side, system, "twin", do)
+        found["twin"] = why if value is None else value
     return found, curves
 
 

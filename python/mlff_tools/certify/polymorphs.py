@@ -7,6 +7,7 @@ import numpy as np
 from ..train import lattices
 from . import lattice
 from .crystals import both, relaxed
+from .job import attempt
 from .rows import missing, row
 from .work import NotMeasured
 
@@ -142,10 +143,8 @@ def _polymorphs(job, side, system):
             kept = alike(frame, start, KEPT)
             return {"energy": label["energy"] / len(start["elements"]) - energy, "kept": kept}
 
-        try:
-            out[name] = job.static(side, system, f"polymorph {name}", do)
-        except NotMeasured as e:
-            out[name] = {"why": str(e)}
+        found, why = attempt(job.static, side, system, f"polymorph {name}", do)
+        out[name] = {"why": why} if found is None else found
     return out
 
 
@@ -163,12 +162,12 @@ def order(mine, theirs):
 def _order_row(system, own, mine, theirs, why):
     if theirs is None:
         return missing("polymorph_order", system.name, why)
-    lost = [f"{name}: {found['why']}" for name, found in mine.items() if "why" in found]
-    if lost:
-        return missing("polymorph_order", system.name, lost[0])
-    known = [name for name, found in theirs.items() if "why" not in found]
-    pick = lambda found: {own: 0.0, **{name: found[name]["energy"] for name in known}}
+    shared = [name for name in theirs if "energy" in theirs[name] and "energy" in mine.get(name, {})]
+    pick = lambda found: {own: 0.0, **{name: found[name]["energy"] for name in shared}}
     word, note = order(pick(mine), pick(theirs))
+    lost = [f"{name}: {found['why']}" for name, found in mine.items() if "why" in found]
+    if lost and word == "same":
+        return missing("polymorph_order", system.name, lost[0])
     return row("polymorph_order", system.name, word, teacher="same", note=note)
 
 
