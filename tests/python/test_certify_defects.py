@@ -203,6 +203,19 @@ def test_starts_of_interstitials(monkeypatch):
                 )
 
 
+def test_holes_of_hcp():
+    """sqrt(1/2) and sqrt(3/8) of the neighbor distance from six and four atoms."""
+    unit = polymorphs.made("hcp", ["Mg"], 23.0)
+    big = defects.supercell(unit)
+    for (key, fractions), n in zip(defects.HOLES["hcp"].items(), (6, 4)):
+        d = defects.vectors(np.array([fractions]) @ unit["cell"], big["positions"], big["cell"])
+        d = np.sort(np.linalg.norm(d, axis=-1)[0])
+        wanted = lattice.nearest_distance(big) * {6: 0.5**0.5, 4: 0.375**0.5}[n]
+        helpers.assert_near(d[:n], np.full(n, wanted), 1e-6, key)
+        assert d[n] > 1.2 * wanted
+    assert [key for key, _ in defects.interstitials("hcp", unit)] == ["octahedral", "tetrahedral"]
+
+
 def test_compounds_have_no_defects_of_their_own(tmp_path):
     with certified(tmp_path, lattices.crystal("rocksalt", ["Na", "Cl"], 5.6), Pairs()) as made:
         for do, quantity in (

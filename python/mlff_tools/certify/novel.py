@@ -10,7 +10,7 @@ from ..train import dataset, defects, lattices
 from ..train.build import disturbed
 from ..train.extxyz import tag
 from ..train.labels import structure_key
-from . import lattice, uncertainty
+from . import lattice, polymorphs, uncertainty
 from .correlations import vectors
 from .job import attempt
 from .rows import missing, row
@@ -99,10 +99,7 @@ def other_lattices(frame):
     for name, sites in lattices.LATTICES.items():
         if len(sites) != len(elements):
             continue
-        constant = (volume * sum(map(len, sites))) ** (1 / 3)
-        if name == "hcp":  # spheres in contact
-            constant = 2 ** (-1 / 6) * constant * np.array([1.0, (8 / 3) ** 0.5])
-        unit = lattices.crystal(name, elements, constant)
+        unit = polymorphs.made(name, elements, volume)
         out.append((name, lattice.repeated(unit, lattice.times_for(unit["cell"], SLAB))))
     return [(name, other) for name, other in out if not _alike(frame, other)]
 
