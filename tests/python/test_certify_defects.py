@@ -171,7 +171,7 @@ def test_defects_of_mendelev_s_iron(tmp_path):
     helpers.assert_near(values(hop, "migration_barrier")["Fe bcc"], 0.63, 0.03, "barrier, eV")
     helpers.assert_near(values(hop, "migration_barrier", "teacher")["Fe bcc"], 0.63, 0.03, "barrier, eV")
     helpers.assert_near(row[0]["value"], 3.53, 0.08, "<110>, eV")
-    assert row[0]["teacher"] == row[0]["value"] and row[1]["value"] < 2 * lattice.FORCE
+    assert row[0]["teacher"] == row[0]["value"] and row[1]["value"] < 2 * defects.FORCE
     assert f"teacher on the model's geometry: {row[0]['value']:.3f} eV" in row[0]["note"]
 
 

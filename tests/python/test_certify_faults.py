@@ -39,7 +39,7 @@ def test_copper_of_mishin(tmp_path):
     for name, wanted in {"100": 1.345, "110": 1.475, "111": 1.239}.items():
         helpers.assert_near(values(slabs, "surface_energy")[f"Cu fcc {name}"], wanted, 1.5e-3, f"{name}, J/m2")
         helpers.assert_near(values(slabs, "surface_energy", "teacher")[f"Cu fcc {name}"], wanted, 1.5e-3, name)
-        assert values(slabs, "relaxed_force")[f"Cu fcc surface {name}"] < 1e-3
+        assert values(slabs, "relaxed_force")[f"Cu fcc surface {name}"] < 3e-3
 
 
 def test_faults_and_surfaces_of_stillinger_and_weber(tmp_path):

@@ -16,6 +16,7 @@ from .rows import missing, row
 from .work import NotMeasured
 
 WIDTH = 10.0  # A, of the supercell
+FORCE = 2e-3  # eV/A: relaxed, within 0.1 meV
 RATTLE = 0.05  # A, of each coordinate before a vacancy is relaxed
 # Holes in units of the cubic cell: the centers of the octahedra and of the tetrahedra of atoms
 HOLES = {
@@ -64,11 +65,11 @@ def force_row(job, system, group, frame):
     return row("relaxed_force", group, found[1]), found[0]
 
 
-def relaxed_defect(job, side, system, what, frame):
+def relaxed_defect(job, side, system, what, frame, force=FORCE):
     """{frame, energy} of a structure that the side relaxes in a fixed cell."""
 
     def do(evaluate):
-        found, label = lattice.relax(evaluate, [frame])[0]
+        found, label = lattice.relax(evaluate, [frame], force=force)[0]
         return {"positions": found["positions"], "energy": label["energy"]}
 
     found = job.static(side, system, what, do)
@@ -87,7 +88,7 @@ def _vacancy(job, side, system):
     unit, energy = relaxed(job, side, system)
     big = supercell(unit)
     hole = {**big, "elements": big["elements"][1:], "positions": big["positions"][1:]}
-    found = relaxed_defect(job, side, system, "vacancy relaxed", shaken(hole))
+    found = relaxed_defect(job, side, system, "vacancy relaxed", shaken(hole), lattice.FORCE)
     bulk = len(hole["elements"]) * energy / len(unit["elements"])
     return {**found, "formation": found["energy"] - bulk, "atoms": len(hole["elements"])}
 

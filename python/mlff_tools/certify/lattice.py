@@ -54,8 +54,8 @@ def nearest_distance(frame):
 class _Descent:
     """Quasi-Newton descent (BFGS) of one structure in the positions and, with `cell`, the strain."""
 
-    def __init__(self, frame, cell):
-        self.start, self.cell = frame, cell
+    def __init__(self, frame, cell, force):
+        self.start, self.cell, self.force = frame, cell, force
         n = 3 * len(frame["elements"])
         self.n, self.x = n, np.zeros(n + (9 if cell else 0))
         atoms = len(frame["elements"])
@@ -81,7 +81,7 @@ class _Descent:
             strain = volume * np.linalg.solve(f, label["stress"])
             strain = (strain + strain.T) / 2  # no rotations
             gradient = np.concatenate([gradient, np.ravel(strain) / self.scale])
-        if rest < FORCE and (not self.cell or np.abs(label["stress"]).max() < STRESS):
+        if rest < self.force and (not self.cell or np.abs(label["stress"]).max() < STRESS):
             return True
         if self._stalled(rest):
             _, self.x, self.label = self.best
@@ -111,11 +111,11 @@ class _Descent:
         self.x = self.x + step * min(1.0, LONGEST / longest)
 
 
-def relax(evaluate, frames, cell=False, steps=STEPS):
+def relax(evaluate, frames, cell=False, steps=STEPS, force=FORCE):
     """[(relaxed frame, its labels)] of structures that are relaxed side by side; with `cell`, to zero stress, too.
 
-    NotRelaxed after so many steps."""
-    runs = [_Descent(f, cell) for f in frames]
+    force: the largest that is left, eV/A. NotRelaxed after so many steps."""
+    runs = [_Descent(f, cell, force) for f in frames]
     waiting = list(range(len(runs)))
     for _ in range(steps):
         labels = evaluate([runs[k].frame for k in waiting])
