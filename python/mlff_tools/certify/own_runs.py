@@ -14,12 +14,15 @@ from . import lifetime
 from .errors import compare
 from .job import attempt, word
 from .rows import missing, of_estimate
+from .systems import System
 from .work import NotMeasured
 
 FRAMES = 12  # of a state
 LENGTH = 40.0  # ps, of all runs of a state that the lifetime does not have
 BEFORE = 0.5  # ps before a failure, from which on frames are left out
 RUNS = 4  # that an interval needs
+START = 1.0  # ps, of the model's run that both runs start from
+LEAST = 30  # rows of each of them
 THIRDS = ("first", "second", "last")
 
 
@@ -129,16 +132,27 @@ def _state(job, corner, of_lifetime, n_corners):
 # ---- the teacher's own run ------------------------------------------------------------------------------------------
 
 
+def _start(job, system):
+    """The system with the last structure of a run of the model."""
+    steps = job.steps(system, START)
+    run = job.trajectory(job.model, system, "start", ensemble="nvt", steps=steps, dump=1)
+    if not len(run.positions):
+        raise NotMeasured(f"the model's run ended before its start: {run.ended}")
+    cell = None if system.frame["cell"] is None else run.cells[-1]
+    frame = {**system.frame, "positions": run.positions[-1], "cell": cell}
+    return System(system.name, system.kind, frame, system.temperature, system.pressure, system.high)
+
+
 def _thirds(job, system):
     """Rows of temperature and pressure in thirds of runs of model and teacher from one start."""
-    what, found = {"ensemble": "nvt", "steps": job.steps(system, job.settings["hot"])}, []
-    for side in (job.model, job.teacher):
-        run, why = attempt(job.trajectory, side, system, "next to each other", **what)
-        if run is None or len(run.rows) < 30:
-            return [
-                missing("teacher_run_pressure", system.name, why or f"{side.name}: {0 if run is None else run.ps:g} ps")
-            ]
-        found.append(run)
+    what, found = {"ensemble": "nvt", "steps": job.steps(system, job.settings["hot"]), "warm": 0}, []
+    start, why = attempt(_start, job, system)
+    for side in (job.model, job.teacher) if start else ():
+        run, why = attempt(job.trajectory, side, start, "next to each other", **what)
+        found += [run] if run is not None and len(run.rows) >= LEAST else []
+        why = why or f"{side.name}: {run.ps:g} ps in the time given"
+    if len(found) < 2:
+        return [missing("teacher_run_pressure", system.name, why)]
     n = min(len(run.rows) for run in found)
     out = []
     for name, column, unit in (("temperature", "temp", "K"), ("pressure", "press", "bar")):
