@@ -74,6 +74,8 @@ class _Items:
             item["copies"] = self.number(copies)
         if dynamics:
             item["dynamics"] = self.dynamics(**dynamics)
+            if more.get("label") != "crystal":  # what begins far from rest may fail; the frames before count
+                item["dynamics"]["on_error"] = "keep"
         if "number" in (value if isinstance(value, dict) else {}):
             item[kind] = {**value, "number": self.number(value["number"])}
         item["seed"] = len(self.items) + 1
@@ -83,6 +85,8 @@ class _Items:
         """A section `dynamics`; at least five frames a run."""
         temperature = [_round(t, 3) for t in dict.fromkeys(temperature)]
         time = max(5 * every, round(time * self.amount / every) * every)
+        if "equilibrate" in more:
+            more["equilibrate"] = round(more["equilibrate"] * min(1.0, max(0.25, self.amount)), 3)
         return {
             "temperature": temperature if len(temperature) > 1 else temperature[0],
             "time": round(time, 6),

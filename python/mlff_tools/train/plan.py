@@ -80,10 +80,10 @@ def undecidable(wanted, programs):
     return out
 
 
-def rows(wanted, programs):
-    """[(name, text, seconds of one core or None)] of the parts of a run."""
+def rows(wanted, programs, timed=None):
+    """[(name, text, seconds of one core or None)] of the parts of a run. timed: what teacher_time gave."""
     counts, rounds = generate.count(wanted.recipe, wanted.structures, wanted.teacher, programs), wanted.rounds
-    each, who = teacher_time(wanted, programs)
+    each, who = timed or teacher_time(wanted, programs)
     steps = _steps(wanted.student, wanted.training)
     members = 1 + (rounds["committee"] if rounds["count"] else 0)
     cost = 1 + 2 * wanted.hessian_share  # a product costs as much as two frames
@@ -117,9 +117,9 @@ def _bars(wanted):
     return f"bars of the kind {wanted.kind}" + (f" and {own}" if wanted.bars else "") if wanted.kind else own
 
 
-def seconds(wanted, programs):
-    """Estimated time of one core, without the certificate."""
-    return sum(spent for _, _, spent in rows(wanted, programs) if spent)
+def seconds(wanted, programs, timed=None):
+    """Estimated time of one core, without the certificate. timed: as of rows."""
+    return sum(spent for _, _, spent in rows(wanted, programs, timed) if spent)
 
 
 def show(wanted, programs, write):

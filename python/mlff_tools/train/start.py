@@ -356,15 +356,18 @@ def _text(args, wanted, lines):
 
 
 def _amount(args, make, files, programs):
-    """The amount for --hours of core time, by the plan of the recipe with the amount 1."""
-    path = f".{files.name}-plan.yaml"
+    """The amount for --hours of core time. Some of the time does not depend on it, so that a few are tried."""
+    path, amount, each = f".{files.name}-plan.yaml", 1.0, None
     try:
-        write_bytes(path, _text(args, make(1.0), []).encode())
-        whole = plan.seconds(recipe_rounds.read(path), programs)
+        for _ in range(4):
+            write_bytes(path, _text(args, make(amount), []).encode())
+            wanted = recipe_rounds.read(path)
+            each = each or plan.teacher_time(wanted, programs)
+            amount = max(0.02, amount * 3600 * args.hours / plan.seconds(wanted, programs, each))
     finally:
         if os.path.exists(path):
             os.remove(path)
-    return max(0.02, 3600 * args.hours / whole)
+    return amount
 
 
 def recipe(args, programs, write):
