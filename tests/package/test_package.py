@@ -97,6 +97,7 @@ def test_tools_have_their_files(environment, tmp_path):
         "report/report.css",
         "train/fast/message.c",
         "train/fast/aev.c",
+        "train/fast/moments.c",
         "benchmarks/decks/in.bench",
         "models/LICENSE.nequix",
         "models/LICENSE.tensornet",

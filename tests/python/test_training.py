@@ -12,7 +12,7 @@ import helpers
 import numpy as np
 from helpers import assert_near
 
-from mlff_tools.model import modelfile, reference, structures
+from mlff_tools.model import engine, modelfile, reference, structures
 from mlff_tools.train import dataset
 
 try:
@@ -47,6 +47,15 @@ ANI = {
         "sections": [0.5, 1.6, 2.7],
     },
 }
+MACE = {
+    "channels": 6,
+    "lmax": 3,
+    "correlation": 3,
+    "readout": 5,
+    "radial_basis": {"kind": "bessel", "n": 6},
+    "cutoff": 4.0,
+}
+MODELS = {"painn": PAINN, "ani": ANI, "mace": MACE}
 
 
 def make_data():
@@ -89,7 +98,7 @@ class Training(unittest.TestCase):
         return {
             "name": f"small-{architecture}",
             "architecture": architecture,
-            "model": PAINN if architecture == "painn" else ANI,
+            "model": MODELS[architecture],
             "train": {
                 **training.TRAIN_DEFAULTS,
                 "steps": 60,
@@ -216,7 +225,7 @@ class Training(unittest.TestCase):
             self.assertTrue((i[a.long()] == i[b.long()]).all() and (a != b).all())
 
     def test_networks_and_export_agree_with_numpy(self):
-        for architecture in ("painn", "ani"):
+        for architecture in MODELS:
             t = self.trainer(architecture)
             t.theta += 0.05 * torch.randn(t.theta.shape, generator=torch.Generator().manual_seed(1))
             t.ema.copy_(t.theta)
@@ -243,8 +252,31 @@ class Training(unittest.TestCase):
                     found = [-float(found[a, b]) for a, b in ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2))]
                     assert_near(found, virial, 2e-4, architecture + ": virial")
 
+    def test_mace_in_the_engine(self):
+        """The engine in double, and PyTorch in single precision with the same weights; smaller networks too."""
+        if not helpers.program():
+            self.skipTest("the program mlff is not built")
+        for keys in ({}, {"lmax": 1, "correlation": 2}, {"lmax": 2, "channels": 17}):
+            config = self.config("mace")
+            config["model"] = {**MACE, **keys}
+            t = self.of(config)
+            name = os.path.join(self.folder.name, "engine")
+            export.export(t, name, errors.table(t.errors(t.validation, t.ema), t.data))
+            for c in t.classes:
+                s = dataset.frame(self.data, c.frames[0])
+                ((energy, forces, _),), _ = engine.evaluate(name + ".yaml", [s], "fp64")
+                offsets = t.offsets[[self.data["elements"].index(e) for e in s["elements"]]].sum()
+                batch = t.plain_batch(c, torch.arange(1))
+                batch.vectors = batch.vectors.double()
+                p = {k: v.double() for k, v in t.views(t.ema).items()}
+                out = t.network(p, batch, training=False)
+                mine = out.forces.detach().numpy()[0] * t.scale
+                assert_near(mine, forces, 1e-5 * np.abs(mine).max(), f"forces {keys}")
+                value = float(out.energies.detach()) * t.scale
+                assert_near(value, energy - offsets, 1e-5 * max(1.0, abs(value)), f"energy {keys}")
+
     def test_padding_changes_nothing(self):
-        for architecture in ("painn", "ani"):
+        for architecture in MODELS:
             t = self.trainer(architecture)
             parameters = t.views(t.theta)
             parts = [(c, torch.tensor([1, 0])) for c in t.classes]
@@ -311,6 +343,8 @@ class Training(unittest.TestCase):
             ("ani", 1e-5, {}),
             ("painn", 3e-4, bound),
             ("ani", 1e-5, bound),
+            ("mace", 1e-4, {}),
+            ("mace", 1e-4, bound),
         ):
             ceiling = 0.8 * float(self.data["forces"].std())
             weights = {"stress_weight": 30.0, "atom_weight": 2.0, "hessian_weight": 1e-4}
@@ -335,7 +369,7 @@ class Training(unittest.TestCase):
 
     def test_gradient_of_each_term(self):
         """The fast path against central differences of the loss of the plain one in double, along random directions."""
-        for architecture in ("painn", "ani"):
+        for architecture in MODELS:
             t = self.of(self.config(architecture, batch=96, hessian_weight=1.0), self.labelled())
             if t.fast is None:
                 self.skipTest("no C compiler (cc)")

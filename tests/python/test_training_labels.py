@@ -262,7 +262,14 @@ def write(tmp_path, text):
         ("student:\n  size: xl\n", 2, "student.size: is 'xl'; allowed is one of inner, xs, s, m"),
         ("student:\n  members: 4\n", 2, "student.members: is not known; allowed are size, architecture"),
         ("student: {architecture: ani, features: 4}\n", 1, "student.features: is not known; allowed are architecture"),
-        ("student: {architecture: schnet}\n", 1, "student.architecture: is 'schnet'; allowed is painn or ani"),
+        ("student: {architecture: schnet}\n", 1, "student.architecture: is 'schnet'; allowed is painn, ani or mace"),
+        (
+            "student: {architecture: mace, layers: 2}\n",
+            1,
+            "student.layers: is 2; allowed is 1: students have one layer",
+        ),
+        ("student: {architecture: mace, features: 4}\n", 1, "student.features: is not known; allowed are architecture"),
+        ("student: {architecture: mace, lmax: 4}\n", 1, "student.lmax: is 4; allowed is 1, 2 or 3"),
         ("student:\n  cutoff: 0.5\n", 2, "student.cutoff: is 0.5; allowed is a length in A from 1 to 10"),
         ("student:\n  cutoff: 2\n  spacing: 0.6\n", 3, "student.spacing: leaves less than 4 splines"),
         ("student: {architecture: ani, cutoff: 3}\n", 1, "student.cutoff: angular_cutoff 3.5 is beyond cutoff 3"),
@@ -310,6 +317,17 @@ def test_configurations(tmp_path):
     angular = angular["model"]["angular"]
     assert angular["shifts"] == [1.5, 1.9, 2.3, 2.7, 3.1] and len(angular["sections"]) == 8
     assert angular["zeta"] == pytest.approx(32.0, abs=0.5)  # of ANI-1x
+    student = {"architecture": "mace", "channels": 8, "layers": 1, "correlation": 2, "cutoff": 4.8}
+    config = recipe_training.config("n", student, {}, ["Al"])
+    assert config["model"] == {
+        "channels": 8,
+        "lmax": 3,
+        "correlation": 2,
+        "readout": 16,
+        "radial_basis": {"kind": "bessel", "n": 10},
+        "cutoff": 4.8,
+    }
+    assert "2206.07697" in config["citation"]
     weights = recipe_training.config("n", {}, {"energy_weight": 0}, ["Si"])["train"]
     assert weights["energy_weight"] == weights["final_energy_weight"] == 0
 

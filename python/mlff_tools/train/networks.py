@@ -1,4 +1,4 @@
-"""The architectures `painn` (B-spline basis) and `ani` in PyTorch, for training only.
+"""The architectures `painn` (B-spline basis) and `ani` in PyTorch, for training only; `mace` is in networks_mace.py.
 
 Both are functions of a mapping name -> parameter and of a batch of frames, and give the energy of each frame and the
 force on each atom, differentiable with respect to the parameters. Geometry (radial functions, angular functions and
@@ -379,6 +379,3 @@ class Ani:
                     out[f"member.{m}.{element}.{l}.weight"] = w[m].float().numpy()
                     out[f"member.{m}.{element}.{l}.bias"] = b[m].float().numpy()
         return out
-
-
-ARCHITECTURES = {"painn": PaiNN, "ani": Ani}

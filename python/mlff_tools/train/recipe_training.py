@@ -3,6 +3,7 @@ make.
 
 student: {size: xs}              # xs, s, m or inner; or of your own: features, layers, cutoff, readout, spacing
 student: {architecture: ani, members: 4}
+student: {architecture: mace, channels: 16, lmax: 3, correlation: 3, cutoff: 4.8}
 training: {steps: 20000, seed: 1}
 inner: true                      # or {cutoff: 3.0, steps: 10000}: keys of a student of our own, and steps
 """
@@ -31,7 +32,7 @@ REPULSION = (lambda v: isinstance(v, bool), "true or false")
 TEXTS = dict.fromkeys(("description", "license", "citation"), (_text, "a text"))
 PAINN = {
     "size": (lambda v: v in students.SIZES, "one of " + ", ".join(students.SIZES)),
-    "architecture": (lambda v: v in ("painn", "ani"), "painn or ani"),
+    "architecture": (lambda v: v in ("painn", "ani", "mace"), "painn, ani or mace"),
     "features": _FEATURES,
     "layers": (_count(1, 8), "a whole number from 1 to 8"),
     "cutoff": _CUTOFF,
@@ -52,6 +53,18 @@ ANI = {
     **dict.fromkeys(("radial", "angular", "sections"), (_count(2, 64), "a whole number from 2 to 64")),
     "repulsion": REPULSION,
 }
+MACE = {
+    "architecture": PAINN["architecture"],
+    "channels": (_count(4, 256), "a whole number from 4 to 256"),
+    "layers": (lambda v: v == 1 and _count(1, 1)(v), "1: students have one layer"),
+    "lmax": (_count(1, 3), "1, 2 or 3"),
+    "correlation": (_count(2, 3), "2 or 3"),
+    "cutoff": _CUTOFF,
+    "radial": (_count(2, 64), "a whole number from 2 to 64"),
+    "readout": (_count(1, 64), "a whole number from 1 to 64"),
+    "repulsion": REPULSION,
+}
+KEYS = {"ani": ANI, "mace": MACE}
 _STEPS = (_count(1, 10**8), "a whole number from 1")
 _WEIGHT = (_number(0, 1e6, zero=True), "a number from 0")
 _RATE = (_number(0, 1), "a number above 0 and up to 1")
@@ -123,14 +136,17 @@ def student(recipe, key_path=("student",)):
     """The section student, checked; {} (xs) when the recipe has none."""
     if key_path[-1] not in (recipe.value or {}):
         return {}
-    ani = isinstance(recipe.get(key_path), dict) and recipe.get(key_path).get("architecture") == "ani"
-    value = recipe.checked(key_path, {**(ANI if ani else PAINN), **TEXTS})
+    section = recipe.get(key_path)
+    architecture = section.get("architecture") if isinstance(section, dict) else None
+    value = recipe.checked(key_path, {**(KEYS.get(architecture, PAINN) if _text(architecture) else PAINN), **TEXTS})
     _check_network(recipe, key_path, value)
     return value
 
 
 def _check_network(recipe, key_path, value):
     wanted = students.filled(value)
+    if wanted.get("architecture") == "mace":
+        return
     ani = wanted.get("architecture") == "ani"
     if ani and wanted["angular_cutoff"] > wanted["cutoff"]:
         key = "angular_cutoff" if "angular_cutoff" in value else "cutoff"

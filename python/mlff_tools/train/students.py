@@ -27,16 +27,19 @@ ANI = {
     "sections": 4,
     "steps": 20000,
 }
+MACE = {"channels": 16, "lmax": 3, "correlation": 3, "cutoff": 5.0, "radial": 10, "readout": 16, "steps": 20000}
 CITATIONS = {
     "painn": "K. T. Schuett, O. T. Unke, M. Gastegger, ICML 2021, PMLR 139, 9377 (architecture)",
+    "mace": "I. Batatia et al., NeurIPS 2022, arXiv:2206.07697 (architecture)",
     "ani": "J. S. Smith, O. Isayev, A. E. Roitberg, Chem. Sci. 8, 3192 (2017) (architecture)",
 }
 
 
 def filled(student):
     """The section student with all its defaults."""
-    if student.get("architecture", "painn") == "ani":
-        return {**ANI, **student}
+    others = {"ani": ANI, "mace": MACE}
+    if student.get("architecture") in others:
+        return {**others[student["architecture"]], **student}
     size = SIZES[student.get("size", "xs")]
     out = {**size, "spacing": SPACING, **student}
     out.setdefault("readout", max(8, out["features"] // 2))
@@ -48,6 +51,8 @@ def network(student, elements):
     wanted = filled(student)
     if wanted.get("architecture") == "ani":
         return {"architecture": "ani", "model": _ani(wanted, elements)}
+    if wanted.get("architecture") == "mace":
+        return {"architecture": "mace", "model": _mace(wanted)}
     n = round(wanted["cutoff"] / wanted["spacing"])
     if n < 4:
         raise ModelError(f"cutoff {wanted['cutoff']} A with splines each {wanted['spacing']} A: at least 4 are needed")
@@ -66,6 +71,14 @@ def _shifts(first, cutoff, n):
     """{shifts, eta} of n Gaussians in steps of d from `first`, the last one d before the cutoff, 0.6 d wide."""
     d = (cutoff - first) / n
     return {"shifts": [round(first + k * d, 6) for k in range(n)], "eta": round(1 / (2 * (0.6 * d) ** 2), 6)}
+
+
+def _mace(wanted):
+    return {
+        **{key: wanted[key] for key in ("channels", "lmax", "correlation", "readout")},
+        "radial_basis": {"kind": "bessel", "n": wanted["radial"]},
+        "cutoff": float(wanted["cutoff"]),
+    }
 
 
 def _ani(wanted, elements):

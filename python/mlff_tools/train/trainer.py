@@ -12,8 +12,12 @@ try:
     import torch
 
     from . import errors, frames, losses
-    from .fast import cpu, cpu_ani, soap
-    from .networks import ARCHITECTURES, splines_onto
+    from .fast import cpu, cpu_ani, cpu_mace, soap
+    from .networks import Ani, PaiNN, splines_onto
+    from .networks_mace import Mace
+
+    # The network, and its training on a CPU with a C compiler
+    ARCHITECTURES = {"painn": (PaiNN, cpu.FastPaiNN), "ani": (Ani, cpu_ani.FastAni), "mace": (Mace, cpu_mace.FastMace)}
 except ImportError:
     torch = None
 
@@ -96,7 +100,8 @@ class Trainer:
     def __init__(self, config, data, data_sha256, device, base=None):
         self.config, self.train, self.device = config, config["train"], device
         self.data, self.data_sha256 = data, data_sha256
-        self.network = ARCHITECTURES[config["architecture"]](config["model"], data["elements"])
+        network, fast = ARCHITECTURES[config["architecture"]]
+        self.network = network(config["model"], data["elements"])
         self._scale(base)
         self.classes = frames.classes(data, "train", self.network, device, self.scale, self.offsets)
         if self.weights["hessian"]:
@@ -104,8 +109,7 @@ class Trainer:
         self.validation = frames.classes(data, "validation", self.network, device, self.scale, self.offsets)
         self.fast = None
         if device.type == "cpu" and cpu.available():
-            kind = {"painn": cpu.FastPaiNN, "ani": cpu_ani.FastAni}[config["architecture"]]
-            self.fast = kind(self.network, os.path.expanduser("~/.cache/mlff"))
+            self.fast = fast(self.network, os.path.expanduser("~/.cache/mlff"))
         self._parameters(base)
         for c in self.classes + self.validation if self.fast else ():
             self.fast.prepare(c)
