@@ -14,7 +14,7 @@ from ..model.masses import MASS
 from . import defects, lattices, materials, students
 
 ROOM = 300.0  # K
-WIDE, THICK = 4.8, 7.0  # A, at least, of a slab: its sides, and between its outer planes
+WIDE, THICK = 5.8, 7.0  # A, at least, of a slab: its sides, and between its outer planes
 SUPERCELL = {"fcc": [2, 2, 2], "hcp": [3, 3, 2], "diamond": [2, 2, 2], "rocksalt": [2, 2, 2], "zincblende": [2, 2, 2]}
 FACES = {"rocksalt": ("100", "110"), "zincblende": ("110",), "cscl": ("110",)}
 SEQUENCES = {"fcc": ["AB", "ABAC", "ABCACB"], "hcp": ["ABC", "ABAC", "ABCACB"], "diamond": ["AB", "ABAC", "ABCACB"]}
