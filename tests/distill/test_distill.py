@@ -4,6 +4,7 @@ import filecmp
 import json
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -105,6 +106,38 @@ def test_a_pair_style_with_a_round(tmp_path):
     labels = (tmp_path / "si" / "labels.xyz").read_text()
     assert labels.count(" round=1") == report["frames"]
     assert distill(tmp_path, "recipe.yaml", code=1).count("0 of ") >= 2  # nothing is done again
+
+
+@needs_torch
+def test_from_an_element(tmp_path):
+    """The recipe is written, changed (smaller, without dynamics) and run by the same command: all kinds of structures
+    become labels, and the round starts from those that it names."""
+    words = ["--teacher", "tensornet-local-matpes-pbe", "--hours", "0.01"]
+    said = distill(tmp_path, "--element", "Al", *words, "--dry-run")
+    assert "Al-xs.yaml is written" in said and "of one core, and the certificate" in said
+    text = (tmp_path / "Al-xs.yaml").read_text()
+    text = re.sub(r"    (dynamics|seed): .*\n", "", text[: text.index("student:")])
+    rounds_ = (
+        "rounds: {count: 1, from: [vacancy, fault], temperature: [300], time: 0.2, every: 0.05, frames: 4, steps: 20}\n"
+    )
+    (tmp_path / "Al-xs.yaml").write_text(text + SMALL.replace("steps: 100", "steps: 300") + rounds_)
+    said = distill(tmp_path, "--element", "Al", *words, "--no-certificate")
+    assert "the recipe that this command wrote before" in said and "round 1: 4 labels" in said
+    found = labels.read_labels(str(tmp_path / "Al-xs" / "labels.xyz"))
+    kinds = {extxyz.tag(f, "config_type") for f in found}
+    assert kinds >= {
+        "strained",
+        "vacancy",
+        "interstitial",
+        "stacking",
+        "fault",
+        "surface",
+        "polymorph",
+        "dense",
+        "cluster",
+    }
+    assert {extxyz.tag(f, "split") for f in found if extxyz.tag(f, "config_type") == "dense"} >= {"train", "test"}
+    assert modelfile.read_head(str(tmp_path / "Al-xs" / "Al-xs.yaml"))["elements"] == ["Al"]
 
 
 @needs_torch
