@@ -204,10 +204,13 @@ def _random(items, frame):
     spheres = sum(n * (2 * RADII[e]) ** 3 for e, n in numbers.items()) * math.pi / 6
     filled = 1.2 * spheres / abs(np.linalg.det(frame["cell"]))
     most = math.floor(100 * min(1.0, (PACKED / filled) ** (1 / 3))) / 100
-    items.add("dense", {"elements": box, "density": densities, "closest": [min(0.8, most - 0.1), most], "number": 60})
+    # for training alone: their forces are ten times those of the crystal, and would be all that its errors consist of
+    train = {"split": "train"}
+    value = {"elements": box, "density": densities, "closest": [min(0.8, most - 0.1), most], "number": 60}
+    items.add("dense", value, **train)
     least = 2 if len(numbers) == 1 else 0
     sizes = {e: [least, max(4, 8 // len(numbers))] for e in numbers}
-    items.add("cluster", {"elements": sizes, "closest": [0.8, 1.6], "number": 60})
+    items.add("cluster", {"elements": sizes, "closest": [0.8, 1.6], "number": 60}, **train)
 
 
 def crystal(c, name, kind, teacher, size, amount):
