@@ -225,6 +225,7 @@ def test_teachers():
         (["--liquid", "water"], '--liquid water: molecules and numbers are expected, as "water:32 ethanol:4"'),
         (["--liquid", "wine:3"], "--liquid wine: is not known; allowed are water, "),
         (["--liquid", "water:3", "--element", "Cu"], "--element and --liquid: give one of them"),
+        (["--liquid", "water:3", "--teacher", "water-xs"], "--teacher water-xs: is the name of the recipe as well"),
         (["r.yaml", "--element", "Cu"], "--element and r.yaml: give one of them"),
         (["r.yaml", "--size", "s"], "--size belongs to a structure, --element or --liquid"),
         (["r.yaml", "--hours", "1"], "--hours belongs to --explore"),

@@ -389,6 +389,10 @@ def recipe(args, programs, write):
     say(f"{started.stem}: {started.kind} ({started.why})")
     section, why = teacher(args.teacher, started.elements, started.kind, started.molecules or ())
     say(f"teacher: {section.get('mlff') or section['ase']['calculator']} ({why})")
+    if section.get("mlff") in (started.name, path):
+        raise ModelError(
+            f"--teacher {section['mlff']}: is the name of the recipe as well; give the path of the model file"
+        )
     files = Files(started.name)
     make = _planned(args, started, section, programs, files, say)
     made = make(1.0)
