@@ -4,10 +4,12 @@ import math
 import os
 
 import helpers
+import numpy as np
 import pytest
 
-from mlff_tools.certify import errors, rows
+from mlff_tools.certify import errors, lattice, rows
 from mlff_tools.certify.rows import FAIL, NOT, PASS, SHORT, row, verdict
+from mlff_tools.certify.work import Failure
 from mlff_tools.ensemble.statistics import Estimate
 from mlff_tools.train import kinds, recipe, recipe_certify
 from mlff_tools.train.recipe import RecipeError
@@ -181,6 +183,23 @@ def test_the_kind_judges_whatever_the_recipe_says():
     assert rows.overall([b for b in judged if b["verdict"] != FAIL]) == "UNDECIDED"
 
 
+def test_a_model_that_collapses_misses_the_bar():
+    """What it cannot do is no lack of data: a surface that falls apart is FAIL, a teacher's is undecided."""
+    gone = rows.missing("surface_energy", "Si diamond 100", Failure("a force of 80 eV/A is left"))
+    assert verdict(gone, "5 %") == (FAIL, "a force of 80 eV/A is left") and gone["failed"] is True
+    assert verdict(rows.missing("surface_energy", "Si diamond 100", "no time left"), "5 %")[0] == NOT
+
+    def tears(frames):
+        return [
+            {"energy": -(f["positions"][0, 0] ** 2), "forces": 2.0 * f["positions"], "stress": None} for f in frames
+        ]
+
+    frame = {"elements": ["Si"], "positions": np.array([[0.6, 0.0, 0.0]]), "cell": np.eye(3)}
+    with pytest.raises(lattice.NotRelaxed) as failed:
+        lattice.relax(tears, [frame], steps=20)
+    assert failed.value.collapsed
+
+
 def test_what_would_decide():
     """A bar within the interval: how many times as many data, where the value stays."""
     assert verdict(row("forces", "all", 44.0, 2.0), 45) == (
@@ -207,7 +226,10 @@ def test_the_page_of_kinds_is_true():
     wanted = {}
     for column, bars in enumerate(kinds.KINDS.values(), 1):
         for b in bars:
-            cells = wanted.setdefault(b.quantity, [f"`{b.quantity}`", "", "", "", "", "", b.reason])
+            cells = wanted.setdefault(
+                b.quantity,
+                [f"`{b.quantity}`" + (f", {b.group}" if b.group != "all" else ""), "", "", "", "", "", b.reason],
+            )
             cells[column] = str(b.value)
     assert table[first + 2 : first + 2 + len(wanted)] == list(wanted.values())
 

@@ -7,8 +7,9 @@ import time
 import numpy as np
 
 from ..model.modelfile import ModelError
+from ..train.process import TeacherError
 from . import lattice, runner
-from .work import CertifyError, NotMeasured, digest
+from .work import CertifyError, Failed, Failure, NotMeasured, digest
 
 WARM = 5.0  # ps of Langevin dynamics before a run
 ROWS = 2000  # of the thermodynamic output of a run
@@ -60,18 +61,23 @@ class Job:
             if time.monotonic() > deadline:
                 raise NotMeasured(f"{asked[0]} structures were evaluated in {self.settings['minutes']:g} minutes")
             asked[0] += len(frames)
-            return side.evaluate(frames)
+            try:
+                return side.evaluate(frames)
+            except TeacherError as e:
+                if side is self.model and asked[0] > len(frames):  # it has taken the structure that this one came from
+                    raise lattice.NotRelaxed(str(e), collapsed=True) from e
+                raise
 
         def again(_):
             try:
                 return {"value": do(evaluate)}
             except (lattice.NotRelaxed, np.linalg.LinAlgError) as e:
-                return {"why": str(e)}
+                return {"why": str(e), "failed": side is self.model and getattr(e, "collapsed", False)}
 
         inputs = [side.identity["static"], system.inputs, what, more]
         found = self.work.step(f"{side.name}-{word(what)}-{word(system.name)}", inputs, again, lambda r: "value" in r)
         if "why" in found:
-            raise NotMeasured(found["why"])
+            raise (Failed if found["failed"] else NotMeasured)(found["why"])
         return found["value"]
 
     def protocol(self, system, start=None, **given):
@@ -115,4 +121,4 @@ def attempt(do, *args, **options):
     except ModelError as e:
         if isinstance(e, CertifyError) and not isinstance(e, NotMeasured):
             raise  # a full disk, for one
-        return None, str(e)
+        return None, Failure(e) if isinstance(e, Failed) else str(e)

@@ -13,11 +13,17 @@ STEPS = 300
 # FLAT eV, and forces are below KINK eV/A (networks that take norms of vectors have kinks where these vanish)
 STALLED, FLAT, KINK = 20, 1e-5, 0.05
 LONGEST = 0.1  # A, of one step of an atom
+COLLAPSED = 1.0  # eV/A, left after all steps
 STIFF, SOFTEST = 20.0, 0.01  # eV/A^2: where the Hessian begins, and the least that divides a force
 
 
 class NotRelaxed(Exception):
-    """A relaxation that did not converge. The text contains its state."""
+    """A relaxation that did not converge. The text contains its state. collapsed: whether forces are left that no
+    structure near a minimum has."""
+
+    def __init__(self, text, collapsed=False):
+        super().__init__(text)
+        self.collapsed = collapsed
 
 
 def strained(frame, strain):
@@ -123,7 +129,7 @@ def relax(evaluate, frames, cell=False, steps=STEPS, force=FORCE):
         if not waiting:
             return [(r.frame, r.label) for r in runs]
     worst = max(float(np.abs(runs[k].label["forces"]).max()) for k in waiting)
-    raise NotRelaxed(f"not relaxed after {steps} steps: a force of {worst:.3g} eV/A is left")
+    raise NotRelaxed(f"not relaxed after {steps} steps: a force of {worst:.3g} eV/A is left", worst > COLLAPSED)
 
 
 def birch_murnaghan(volumes, energies):

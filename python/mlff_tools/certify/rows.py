@@ -6,7 +6,7 @@ from ..ensemble.judge import FAIL, NOT, PASS, SHORT
 from ..train import recipe_certify
 from ..train.kinds import KINDS
 from ..train.recipe_certify import QUANTITIES, limit
-from .work import plain
+from .work import Failure, plain
 
 UNDECIDED = "UNDECIDED"
 MOST = 100  # times as many data: more are not worth the words
@@ -33,7 +33,8 @@ def of_estimate(quantity, group, found, teacher=None, **more):
 def missing(quantity, group, why, applies=True):
     """A row that says why something was not measured. applies: False for what the material does not have, which no bar
     is about."""
-    return row(quantity, group, None, note=why, **({} if applies else {"applies": False}))
+    more = {"failed": True} if isinstance(why, Failure) else {}
+    return row(quantity, group, None, note=str(why), **more, **({} if applies else {"applies": False}))
 
 
 def _number(value):
@@ -68,6 +69,8 @@ def _measure(r, quantity, percent):
 def verdict(r, bar):
     """(PASS, FAIL, SHORT or NOT; why) of a row and the value of a bar."""
     quantity = QUANTITIES[r["quantity"]]
+    if r.get("failed"):
+        return FAIL, r["note"]
     number, percent = limit(bar, quantity)
     if quantity.kind == "word":
         if r["value"] is None:

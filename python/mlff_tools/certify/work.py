@@ -26,6 +26,14 @@ class NotMeasured(CertifyError):
     """Something that cannot be measured here. The text contains the reason."""
 
 
+class Failed(NotMeasured):
+    """Something that the model under test cannot do: a structure collapses. A bar on it is missed."""
+
+
+class Failure(str):
+    """The text of a Failed."""
+
+
 def plain(value):
     """The same of dicts, lists, numbers and texts only; numbers that are not finite are null."""
     if isinstance(value, dict):
