@@ -4,7 +4,7 @@
 example: referee.py aluminium models/aluminium-xs.yaml models/nequix-oam-1-pft.yaml
 
 A line for each check: the student's value, the teacher's (or that of experiments, for water), what was allowed, and
-BLOCKER where it is exceeded. Exit status 1 with a blocker. Energies in eV, lengths in A. Limits stand in the calls of
+BLOCKER where it is exceeded. Exit status 1 with a blocker. Energies in eV, lengths in A. Limits are arguments of
 Report.near and Report.least; they were written before the students that they judge (2026-11-29).
 """
 
