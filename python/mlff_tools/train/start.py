@@ -33,6 +33,7 @@ HOT = 0.9  # of melting: the highest temperature of a crystal
 UNKNOWN = 1000.0  # K, of a crystal whose melting point is not known
 SCALES = np.linspace(-0.03, 0.03, 7)  # of the length, in which the energy of a crystal is fitted
 BAR = 1.602176634e6  # eV/A^3
+FORCE = 0.01  # eV/A, left in a relaxed crystal
 SUPERCELL = 7.0  # A, at least, of the width of a crystal without a lattice
 RECIPES = (".yaml", ".yml")
 
@@ -135,12 +136,17 @@ def at_rest(ask, frame):
     else:
         raise ModelError("the teacher finds no volume of least energy near that of the structure; give a relaxed one")
     volumes = abs(np.linalg.det(frame["cell"])) * factors**3
-    fit = np.polynomial.Polynomial.fit(volumes, energy, 3)
-    slope, curvature, volume = fit.deriv(), fit.deriv(2), volumes[k]
-    for _ in range(20):  # Newton
-        volume = volume - slope(volume) / curvature(volume)
-    bulk = float(volume * curvature(volume) * BAR)
-    return float((volume / abs(np.linalg.det(frame["cell"]))) ** (1 / 3)), bulk
+    volume, _, bulk = cells.birch_murnaghan(volumes, energy)
+    return float((volume / abs(np.linalg.det(frame["cell"]))) ** (1 / 3)), float(bulk * BAR)
+
+
+def relaxed(ask, frame):
+    """The crystal with cell and atoms relaxed by the teacher; as it is where that does not converge."""
+    try:
+        found = cells.relax(ask, [frame], True, force=FORCE)[0][0]
+        return {**frame, "cell": found["cell"], "positions": found["positions"]}
+    except cells.NotRelaxed:
+        return frame
 
 
 # ---- what is written
@@ -182,18 +188,21 @@ def _without_lattice(files, unit):
 
 def _crystal(args, frame, kind, section, ask, files, say):
     """What makes the recipe of a crystal, a function of the amount."""
-    found, factor = materials.lattice_of(frame), None
+    found = materials.lattice_of(frame)
+    lattice, elements, constant = found or (None, sorted(set(frame["elements"])), None)
     if found:
-        lattice, elements, constant = found
         frame = lattices.crystal(lattice, elements, constant)
+    if lattice in (None, "hcp"):
+        frame = relaxed(ask, frame)
     factor, bulk = at_rest(ask, frame)
     frame = _scaled(frame, factor)
+    lengths = np.linalg.norm(frame["cell"], axis=1)
     if found:
-        constant = [round(x * factor, 4) for x in constant] if lattice == "hcp" else round(constant * factor, 4)
+        constant = [round(float(x), 4) for x in lengths[[0, 2]]] if lattice == "hcp" else round(float(lengths[0]), 4)
         say(f"lattice: {lattice}, {constant} A at rest by the teacher; bulk modulus {bulk / 1e4:.3g} GPa")
     else:
-        lattice, elements, constant = None, sorted(set(frame["elements"])), None
-        say(f"lattice: none of {', '.join(lattices.LATTICES)}: the cell of the structure, {factor:.4f} times as long")
+        cell = ", ".join(f"{x:.3f}" for x in lengths)
+        say(f"lattice: none of {', '.join(lattices.LATTICES)}: the cell of the structure, {cell} A at rest")
     melting = materials.melting(frame)
     if args.temperature:
         top, why = args.temperature, "as given"
