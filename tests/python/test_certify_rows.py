@@ -184,7 +184,7 @@ def test_the_kind_judges_whatever_the_recipe_says():
 
 
 def test_a_model_that_collapses_misses_the_bar():
-    """A bar is missed, not undecided, where a surface that falls apart. That of a teacher is undecided."""
+    """A bar is missed, not undecided, where a surface falls apart. That of a teacher is undecided."""
     gone = rows.missing("surface_energy", "Si diamond 100", Failure("a force of 80 eV/A is left"))
     assert verdict(gone, "5 %") == (FAIL, "a force of 80 eV/A is left") and gone["failed"] is True
     assert verdict(rows.missing("surface_energy", "Si diamond 100", "no time left"), "5 %")[0] == NOT
