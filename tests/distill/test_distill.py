@@ -325,7 +325,7 @@ def test_a_folder_can_be_moved_and_is_of_one_recipe(tmp_path, two_runs):
         ),
         ("inner: {cutof: 3}\n", 15, "inner.cutof: is not known; allowed are features, layers, cutoff"),
         ("inner: 3\n", 15, "inner: is 3; allowed is true, false, or a mapping"),
-        ("traning: {}\n", 15, "traning: is not known; allowed are name, structures"),
+        ("traning: {}\n", 15, "traning: is not known; allowed are name, kind, structures"),
     ],
 )
 def test_recipes_that_are_wrong(tmp_path, more, line, words):

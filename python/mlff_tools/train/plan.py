@@ -11,6 +11,7 @@ from ..certify.errors import INDEPENDENT
 from . import generate, labelling, recipe_training, students
 from .kinds import KINDS
 from .label import make_teacher
+from .recipe import RecipeError
 from .recipe_certify import QUANTITIES
 from .trainer import BATCH
 
@@ -100,6 +101,7 @@ def rows(wanted, programs, timed=None):
         inner = [("inner model", f"1 x {n} steps", PRODUCTS * training_time(*wanted.inner, n))]
     others = f", {counts.other_steps} of them by other potentials, whose time is left out" if counts.other_steps else ""
     products = round(TRAIN * wanted.hessian_share * (counts.frames + added))
+    bars = len(KINDS.get(wanted.kind, ())) + len(wanted.bars)
     found = [
         ("teacher", f"{who['kind']} {who['name']}, {1e6 * each:.3g} us for an atom", None),
         ("structures", f"{counts.frames} frames, {counts.steps} steps of dynamics{others}", each * counts.atom_steps),
@@ -109,15 +111,10 @@ def rows(wanted, programs, timed=None):
         ("rounds", f"up to {rounds['count']}, each {members} x {rounds['steps']} steps of training", more),
         *inner,
         ("committee", f"{wanted.committee - 1} x {steps} steps", (wanted.committee - 1) * train),
-        ("certificate", f"{_bars(wanted)}; up to {wanted.certify['minutes']:g} min for each run", None),
+        ("certificate", f"{bars} bars; up to {wanted.certify['minutes']:g} min for each run", None),
     ]
     left_out = {"rounds": rounds["count"], "hessian": products, "committee": wanted.committee - 1}
     return [row for row in found if left_out.get(row[0], True)]
-
-
-def _bars(wanted):
-    own = f"{len(wanted.bars)} bars"
-    return f"bars of the kind {wanted.kind}" + (f" and {own}" if wanted.bars else "") if wanted.kind else own
 
 
 def seconds(wanted, programs, timed=None):
@@ -126,9 +123,15 @@ def seconds(wanted, programs, timed=None):
 
 
 def show(wanted, programs, write):
-    """Prints the plan."""
+    """Prints the plan. ModelError where a bar can never be decided."""
     parts = rows(wanted, programs)
     for name, text, spent in parts:
         write(f"  {name:<12} {text}" + ("" if spent is None else f": about {span(spent)}"))
     total = sum(spent for _, _, spent in parts if spent)
     write(f"  {'together':<12} about {span(total)} of one core, and the certificate")
+    never = undecidable(wanted, programs)
+    if never:
+        few = f"bars that need {INDEPENDENT} held-out trajectories stay undecided: {', '.join(never)}"
+        raise RecipeError(
+            f"{wanted.recipe.path}: {few}. Add dynamics with split: test, of other seeds than those of the training"
+        )
