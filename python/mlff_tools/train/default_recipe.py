@@ -263,7 +263,6 @@ def _rounds(begin, temperatures, step, amount):
         "every": 0.05,
         "timestep": step,
         "frames": max(10, round(100 * amount)),
-        "committee": 1,
         "steps": max(500, round(4000 * min(amount, 3.0), -2)),
         "learning_rate": 2.0e-3,
     }
