@@ -359,6 +359,15 @@ def test_dry_run(tmp_path):
     assert os.listdir(tmp_path) == ["recipe.yaml"]
 
 
+def test_dry_run_of_labels(tmp_path):
+    """Labels that are there take no time; frames without runs have no held-out trajectories to count."""
+    (tmp_path / "labels.xyz").write_text(
+        "2\nenergy=-1.0 Properties=species:S:1:pos:R:3:forces:R:3\nH 0 0 0 0.1 0 0\nH 0.8 0 0 -0.1 0 0\n"
+    )
+    said = distill(tmp_path, write(tmp_path, "name: h\nteacher: {labels: labels.xyz}\n" + SMALL), "--dry-run")
+    assert "1 frames, 0 steps of dynamics: about 0 s" in said
+
+
 def test_bars_that_can_never_be_decided(tmp_path):
     """Are refused before hours of labels: too few held-out trajectories, of the recipe's bars and those of its kind."""
     run = RUNS + "teacher:"

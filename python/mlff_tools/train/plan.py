@@ -42,10 +42,13 @@ def _asked(teacher, frame, n):
 
 
 def teacher_time(wanted, programs):
-    """(seconds that the teacher takes for an atom, its identity), of the first structure of the recipe."""
+    """(seconds that the teacher takes for an atom, its identity), of the first structure of the recipe; none for labels
+    that are there."""
     frame = generate.first(wanted.recipe, wanted.structures, wanted.teacher, programs)
     teacher = make_teacher(wanted.teacher, [frame], wanted.recipe.folder, programs)
     try:
+        if "labels" in wanted.teacher:
+            return 0.0, teacher.identity
         labelling.ask(teacher, [frame])  # starts the teacher
         alone, more = _asked(teacher, frame, 1), MORE
         while (together := _asked(teacher, frame, 1 + more)) < min(2 * alone, LONG):
