@@ -102,6 +102,9 @@ def test_the_kind_of_material(place, capsys):
     assert command.main(["--page", "c.json", "r.yaml", "-o", "d.html"]) == 1  # judged again, nothing is measured
     assert json.loads((place / "d.json").read_text())["measurements"] == found["measurements"]
     assert "FAIL: 1 of" in capsys.readouterr().out and "<b>QUICK FAIL" in (place / "d.html").read_text()
+    assert command.main(["--page", "c.json", "-o", "c.json"]) == 2  # the certificate itself
+    (place / "e.json").write_text('{"format": "mlff-certificate/1"}')
+    assert command.main(["--page", "e.json"]) == 2 and json.loads((place / "c.json").read_text()) == found
     (place / "r.yaml").write_text(text + "kind: gas\n")
     assert command.main([STUDENT, *words]) == 2
     assert "kind: is 'gas'; allowed is one of metal" in capsys.readouterr().err

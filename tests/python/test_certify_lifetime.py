@@ -6,6 +6,7 @@ import math
 import os
 import subprocess
 import sys
+import types
 
 import helpers
 import kills
@@ -64,6 +65,24 @@ def test_bar(atom_ps, failures, verdict):
     value, low, high = lifetime.mean_time(atom_ps, failures)
     r = rows.plain(rows.row("lifetime", "all", value, low=low, high=high))  # as in JSON
     assert rows.verdict(r, 300000)[0] == verdict
+
+
+def test_a_corner_that_fails_is_not_made_up_for(monkeypatch):
+    """Others that live long do not hide it: the row `all` has the value of the worst corner."""
+    system = System("Al", "crystal", lattices.crystal(**ALUMINIUM), 300, 1)
+    corners = [lifetime.Corner(name, system, {}) for name in ("cold", "hot")]
+    run = lambda ps, ended: types.SimpleNamespace(ps=ps, warm_ps=0.0, ended=ended)
+    found = {"cold": [run(1e6, "end")] * 5, "hot": [run(2500.0, "ERROR: Lost atoms")] * 8}
+    monkeypatch.setattr(lifetime, "all_corners", lambda _: corners)
+    monkeypatch.setattr(lifetime, "steps_of", lambda *_: 10**9)
+    monkeypatch.setattr(lifetime, "lives", lambda _, corner, __: found[corner.group])
+    fake = types.SimpleNamespace(timestep=lambda _: 1.0, write=lambda _: None)
+    whole, _, hot = lifetime.measure(fake)["rows"]
+    assert whole["group"] == "all" and whole["value"] == hot["value"] == 10000.0
+    assert rows.verdict(whole, 3e5)[0] == rows.FAIL and "the value is that of hot" in whole["note"]
+    found["hot"] = [run(1e6, "end")]
+    whole = lifetime.measure(fake)["rows"][0]
+    assert rows.verdict(whole, 3e5)[0] == rows.PASS
 
 
 def test_powers_of_ten(tmp_path):

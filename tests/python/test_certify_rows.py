@@ -2,14 +2,15 @@
 
 import math
 import os
+import types
 
 import helpers
 import numpy as np
 import pytest
 
-from mlff_tools.certify import errors, lattice, rows
+from mlff_tools.certify import command, errors, lattice, polymorphs, rows
 from mlff_tools.certify.rows import FAIL, NOT, PASS, SHORT, row, verdict
-from mlff_tools.certify.work import Failure
+from mlff_tools.certify.work import CertifyError, Failure
 from mlff_tools.ensemble.statistics import Estimate
 from mlff_tools.train import kinds, recipe, recipe_certify
 from mlff_tools.train.recipe import RecipeError
@@ -180,6 +181,12 @@ def test_the_kind_judges_whatever_the_recipe_says():
     assert ", 2 loosened by the recipe (kind: metal)" in rows.summary(judged, "metal")
     assert "no kind: bars of the recipe only" in rows.summary(rows.judge(found, bars, {}), None)
     assert rows.overall(judged) == FAIL
+    liquid = [row("forces", "all", 40.0, 1.0, scale=500.0), row("forces", "liquid", 60.0, 1.0, scale=500.0)]
+    judged_liquid = rows.judge(liquid, {"forces": {"liquid": "13 %"}}, {}, "metal")
+    assert [b["looser"] for b in judged_liquid if b["group"] == "liquid"] == [None]  # the kind asks nothing of it
+    at_300 = [row("thermal_expansion", "Al fcc 300 K", 30.0, teacher=31.0)]
+    judged_expansion = rows.judge(at_300, {"thermal_expansion": {"300 K": "90 %"}}, {}, "metal")
+    assert [b["looser"] for b in judged_expansion if b["from"] == "recipe"] == ["10 %"]
     assert rows.overall([b for b in judged if b["verdict"] != FAIL]) == "UNDECIDED"
 
 
@@ -234,21 +241,52 @@ def test_the_page_of_kinds_is_true():
     assert table[first + 2 : first + 2 + len(wanted)] == list(wanted.values())
 
 
-def _frame(trajectory, kind="liquid"):
-    return {"frame": {"info": {"trajectory": trajectory, "config_type": kind}, "cell": None}}
+def _frame(trajectory, kind="liquid", error=0.02):
+    frame = {"info": {"trajectory": trajectory, "config_type": kind}, "cell": None}
+    return {"frame": frame, "forces": np.full((2, 3), error)}
 
 
 def test_held_out_means_other_trajectories():
     """Ends of training trajectories have no interval; where five others are there, they do not count."""
-    tails = [_frame(f"3-liquid-{t}K-1") for t in (300, 400) for _ in range(10)]
+    tails = [_frame(f"3-liquid-{t}K-1", error=0.01) for t in (300, 400) for _ in range(10)]
     trained = {"3-liquid-300K-1", "3-liquid-400K-1"}
     mine, why = errors.independent(tails, trained)
     assert mine == tails and why.startswith("0 of 5 trajectories that the training has not seen")
     others = [_frame(f"4-liquid-300K-{k}") for k in range(5)]
     assert errors.independent([*tails, *others[:4]], trained)[1].startswith("4 of 5")
     assert errors.independent([*tails, *others], trained) == (others, "")
+    worse = [_frame("3-liquid-300K-1", error=0.5)]  # what is worse is not left out
+    assert errors.independent([*worse, *others], trained) == ([*worse, *others], "")
     copies = [_frame("1-strained", "strained") for _ in range(4)]
     assert errors.independent(copies, {"3-liquid-300K-1"}) == (copies, "")
     assert errors.run_of(copies[0]["frame"]) is None and errors.run_of(tails[0]["frame"]) == "3-liquid-300K-1"
     r = row("forces", "liquid", 40.0, 0.1, enough=False, lacks="0 of 5 trajectories")
     assert verdict(r, 45) == (SHORT, "40 meV/A, 95 % interval 39.9 to 40.1: 0 of 5 trajectories")
+
+
+def test_a_kind_is_of_its_systems_and_whole():
+    """Bars of another kind are refused, and runs shorter than a kind asks are no PASS."""
+    crystal, liquid = {"name": "Si diamond", "kind": "crystal"}, {"name": "water", "kind": "liquid"}
+    command.check_kind("metal", [crystal, liquid])
+    for kind, systems in (("molecule", [crystal]), ("metal", [liquid]), ("liquid", [liquid, crystal])):
+        with pytest.raises(CertifyError, match=f"kind: {kind} has bars of a "):
+            command.check_kind(kind, systems)
+    found = {"nvt": {"rows": [row("nvt", "w", "stable")]}}
+    whole = {**recipe_certify.DEFAULTS, "quick": False}
+    bars = (kinds.Bar("nvt", "all", "stable", ""),)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(kinds.KINDS, "liquid", bars)
+        assert command._judged(found, {}, "liquid", whole)["verdict"] == PASS
+        short = command._judged(found, {}, "liquid", {**whole, "nvt": 0.001})
+        assert short["verdict"] == "UNDECIDED" and "shorter than a kind asks: nvt 0.001 of 500" in short["verdict_text"]
+        assert command._judged(found, {"nvt": {"all": "stable"}}, None, {**whole, "nvt": 0.001})["verdict"] == PASS
+
+
+def test_an_order_of_nothing_is_undecided():
+    system = types.SimpleNamespace(name="Al fcc")
+    lost = polymorphs._order_row(system, "fcc", {"hcp": {"energy": 0.01}}, {"hcp": {"why": "no time left"}}, None)
+    assert lost["value"] is None
+    one = {"hcp": {"energy": 0.01}, "bcc": {"energy": 0.1}}
+    lost = polymorphs._order_row(system, "fcc", one, {**one, "bcc": {"why": "no time left"}}, None)
+    assert lost["value"] is None and "bcc: no time left" in lost["note"]
+    assert polymorphs._order_row(system, "fcc", one, one, None)["value"] == "same"

@@ -163,6 +163,18 @@ def test_liquids(here, capsys):
     assert sorted(os.listdir()) == ["other.yaml", "water-xs.yaml"]
 
 
+def test_a_structure_that_has_changed(here):
+    """Is not replaced by the one of an earlier recipe without a word."""
+    old = lattices.crystal("fcc", ["Cu"], 3.6)
+    (here / "cu.xyz").write_text(extxyz.text({**old, "info": {}, "columns": {}}))
+    assert distill.main(["cu.xyz", "--dry-run"]) == 0
+    new = lattices.crystal("fcc", ["Cu"], 3.7)
+    (here / "cu.xyz").write_text(extxyz.text({**new, "info": {}, "columns": {}}))
+    before = sorted(path.name for path in here.iterdir())
+    assert distill.main(["cu.xyz", "--dry-run"]) == 2
+    assert sorted(path.name for path in here.iterdir()) == before
+
+
 def test_boxes_and_molecules_of_files(here):
     """A box of known and unknown molecules; a molecule."""
     (here / "xe.xyz").write_text("2\n\nH 0 0 0\nF 0 0 0.92\n")

@@ -22,6 +22,8 @@ from . import job, measurements, page, reality, rows, sides, systems
 from .work import CertifyError, Work, plain, write_whole
 
 FORMAT = "mlff-certificate/1"
+KEYS = ("model", "teacher", "verdict", "verdict_text", "quick", "bars", "measurements", "settings", "systems")
+KEYS += ("domain", "context")
 STATUS = {rows.FAIL: 1, rows.UNDECIDED: 3}
 EXAMPLES = """examples:
   mlff certify water-xs.yaml recipe.yaml
@@ -131,6 +133,7 @@ def prepare(args, write):
     spanned = _domain(head, test)
     python = (wanted or {}).get("ase", {}).get("python") if wanted else None
     found_systems = _systems(found, settings, frames, place, python or args.python)
+    check_kind(kind, [{"name": s.name, "kind": s.kind} for s in found_systems])
     known = set(sides.elements_of(args.model))
     for s in found_systems:
         unknown = sorted(set(s.frame["elements"]) - known)
@@ -185,12 +188,31 @@ def _hashes(side):
     return {"weights_sha256": head["weights"]["sha256"], "header_sha256": head.get("header_sha256", "not hashed")}
 
 
-def _judged(measured, bars, kind, quick):
+SHORTENED = ("nve", "nvt", "npt", "hot", "lifetime", "atoms")  # settings that a kind needs whole
+OF_KIND = {"metal": "crystal", "semiconductor": "crystal", "ionic": "crystal"}
+
+
+def check_kind(kind, systems):
+    """CertifyError where no system (or only some, of liquids and molecules) is what a kind of material is."""
+    wanted, found = OF_KIND.get(kind, kind), [s["kind"] for s in systems]
+    wrong = [s["name"] for s in systems if kind in ("liquid", "molecule") and s["kind"] == "crystal"]
+    if kind and systems and (wanted not in found or wrong):
+        name = (wrong or [systems[0]["name"]])[0]
+        raise CertifyError(f"kind: {kind} has bars of a {wanted}, and {name} is none: name the kind of your material")
+
+
+def _judged(measured, bars, kind, settings):
     """{kind, verdict, quick, verdict_text, bars} of the measurements."""
+    quick = settings["quick"]
     all_rows = [r for m in measured.values() for r in m["rows"]]
     judged = rows.judge(all_rows, bars, {name: m["why"] for name, m in measured.items() if m.get("why")}, kind)
-    verdict = rows.overall(judged)
-    text = f"{'QUICK ' if quick else ''}{verdict}: {rows.summary(judged, kind)}"
+    verdict, text = rows.overall(judged), rows.summary(judged, kind)
+    whole = recipe_certify.DEFAULTS
+    short = [k for k in SHORTENED if kind and not quick and settings.get(k, whole[k]) < whole[k]]
+    if short:
+        verdict = rows.UNDECIDED if verdict == rows.PASS else verdict
+        text += "; shorter than a kind asks: " + ", ".join(f"{k} {settings[k]:g} of {whole[k]:g}" for k in short)
+    text = f"{'QUICK ' if quick else ''}{verdict}: {text}"
     return {"kind": kind, "verdict": verdict, "quick": quick, "verdict_text": text, "bars": judged}
 
 
@@ -208,7 +230,7 @@ def certificate(made, bars, found):
             | _hashes(made.model.static)
             | {"file": os.path.basename(made.path)},
             "teacher": _teacher(made),
-            **_judged(found, bars, made.kind, made.settings["quick"]),
+            **_judged(found, bars, made.kind, made.settings),
             "domain": made.domain,
             "systems": [
                 {"name": s.name, "kind": s.kind, "atoms": len(s.frame["elements"]), "temperature": s.temperature}
@@ -275,16 +297,28 @@ def read_certificate(path):
     kind = found.get("format") if isinstance(found, dict) else None
     if kind != FORMAT:
         raise CertifyError(f"{path}: is not a certificate: format is {kind!r}, expected {FORMAT!r}")
+    missing = [key for key in KEYS if key not in found]
+    if missing:
+        raise CertifyError(f"{path}: is no whole certificate: {missing[0]} is missing")
+    unknown = {r["quantity"] for m in found["measurements"].values() for r in m["rows"]} - set(
+        recipe_certify.QUANTITIES
+    )
+    unknown |= set(found["measurements"]) - set(measurements.ALL)
+    if unknown:
+        raise CertifyError(f"{path}: has {min(unknown)}, which this version does not know")
     return found
 
 
 def write_page(args):
     """Writes the page of the certificate args.model, with a recipe judged by its kind and bars; the exit status."""
     out = args.out or os.path.splitext(args.model)[0] + ".html"
+    if out.endswith(".json"):
+        raise CertifyError(f"-o {out}: is the name of a certificate: give that of a page, as NAME.html")
     found = read_certificate(args.model)
     if args.recipe:
         _, bars, _, _, kind = read_recipe(args.recipe)
-        found |= plain(_judged(found["measurements"], bars, kind, found["quick"]))
+        check_kind(kind, found["systems"])
+        found |= plain(_judged(found["measurements"], bars, kind, {**found["settings"], "quick": found["quick"]}))
         write_whole(os.path.splitext(out)[0] + ".json", profiles.dumps(found) + "\n")
         print(f"certificate of {found['model']['name']}: {found['verdict_text']}")
     write_whole(out, page.page(found))

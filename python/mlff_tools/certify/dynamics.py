@@ -5,6 +5,7 @@ import numpy as np
 from ..ensemble import judge, statistics
 from .job import attempt
 from .rows import missing, of_estimate, row
+from .work import Failure
 
 TIMESTEPS = (1.0, 1.5, 2.0, 3.0)  # of the system's, over two
 TIMESTEP_PS = 2.0
@@ -43,7 +44,7 @@ def nve(job):
             curves.append({"label": side.name, "x": x, "y": y})
         (mine, why), (other, other_why) = [*found_rows, (None, job.no_teacher)][:2]
         if mine is None or mine.stable()[0] == "unstable":
-            rows.append(missing("nve_drift", system.name, why or mine.stable()[1]))
+            rows.append(missing("nve_drift", system.name, why or Failure(mine.stable()[1])))
         else:
             rows.append(_drift_row(system, mine, other, other_why))
         if curves:

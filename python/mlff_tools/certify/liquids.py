@@ -21,6 +21,18 @@ def _frames(found):
     return found.positions[first:], found.cells[first:]
 
 
+def _check(run):
+    """NotMeasured for a run that ended with an error."""
+    if run.ended not in ("end", "time"):
+        raise NotMeasured(f"the run failed after {run.ps:.4g} ps: {run.ended}")
+
+
+def _checked(job, side, system, ensemble):
+    run = dynamics.run(job, side, system, ensemble)
+    _check(run)
+    return run
+
+
 def _structure(found):
     """What one run gives: g(r) of pairs, angles, diffusion; all in blocks."""
     x, cells = _frames(found)
@@ -81,7 +93,7 @@ def _sides(parts):
 
 def _structures(job, system, rows, figures):
     """Rows and figures of one liquid's NVT runs."""
-    runs = [attempt(dynamics.run, job, side, system, "nvt") for side in job.sides]
+    runs = [attempt(_checked, job, side, system, "nvt") for side in job.sides]
     parts = [None if run is None else _structure(run) for run, _ in runs]
     if parts[0] is None:
         why = runs[0][1] or f"the NVT run has {len(runs[0][0].positions)} frames, and {LEAST} are needed"
@@ -148,7 +160,7 @@ def _diffusion(system, runs, parts, rows, figures, why):
 def _density(job, system, rows, figures):
     found, curves, whys = [], [], []
     for side in job.sides:
-        run, why = attempt(dynamics.run, job, side, system, "npt")
+        run, why = attempt(_checked, job, side, system, "npt")
         whys.append(why)
         if run is None or len(run.rows) < 20 or not np.isfinite(run.rows).all():
             found.append(None)
@@ -181,6 +193,7 @@ def _heat(job, side, system):
     """Heat of vaporisation of a side, kJ/mol, as an Estimate."""
     molecules = novel.molecules(system.frame)
     run = dynamics.run(job, side, system, "npt")
+    _check(run)
     if len(run.rows) < 20 or not np.isfinite(run.rows).all():
         raise NotMeasured("the NPT run ended at its begin")
     liquid = statistics.mean(run.column("pe")[int(WARM * len(run.rows)) :] / len(molecules))
@@ -190,7 +203,8 @@ def _heat(job, side, system):
 
 def _vaporisation(job, system, rows):
     if len(novel.formulas([system.frame])) > 1:
-        return  # a mixture
+        rows.append(missing("heat_of_vaporisation", system.name, "a mixture", applies=False))
+        return
     found = [attempt(_heat, job, side, system) for side in job.sides]
     (mine, why), (other, other_why) = [*found, (None, job.no_teacher)][:2]
     if mine is None:

@@ -15,7 +15,7 @@ from .errors import compare
 from .job import attempt, word
 from .rows import missing, of_estimate
 from .systems import System
-from .work import NotMeasured
+from .work import Failure, NotMeasured
 
 FRAMES = 12  # of a state
 LENGTH = 40.0  # ps, of all runs of a state that the lifetime does not have
@@ -117,15 +117,21 @@ def rows_of(group, compared):
     return out
 
 
+def _missing(corner, why):
+    return [missing(name, corner.group, why) for name in ("run_energy", "run_bias", "run_forces", "run_pressure")]
+
+
 def _state(job, corner, of_lifetime, n_corners):
     """Rows of a state."""
     frames = chosen(corner, _runs(job, corner, of_lifetime, n_corners))
     if not frames:
-        return [missing("run_forces", corner.group, "the runs have no frame before they fail")]
+        return _missing(corner, Failure("the runs have no frame before they fail"))
     labels, why = _labels(job, corner, frames)
     known = [{**f, **label} for f, label in zip(frames, labels) if label is not None]
     if not known:
-        return [missing("run_forces", corner.group, why)]
+        return _missing(corner, why)
+    if len(known) < len(frames):
+        job.write(f"  own runs, {corner.group}: the teacher refuses {len(frames) - len(known)} frames: {why}")
     return rows_of(corner.group, compare(known, job.model.evaluate(known, as_in_runs=True)))
 
 

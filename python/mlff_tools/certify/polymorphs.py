@@ -164,8 +164,10 @@ def _order_row(system, own, mine, theirs, why):
         return missing("polymorph_order", system.name, why)
     shared = [name for name in theirs if "energy" in theirs[name] and "energy" in mine.get(name, {})]
     pick = lambda found: {own: 0.0, **{name: found[name]["energy"] for name in shared}}
+    if not shared:
+        return missing("polymorph_order", system.name, "no other lattice has an energy of both sides")
     word, note = order(pick(mine), pick(theirs))
-    lost = [f"{name}: {found['why']}" for name, found in mine.items() if "why" in found]
+    lost = [f"{name}: {found['why']}" for side in (mine, theirs) for name, found in side.items() if "why" in found]
     if lost and word == "same":
         return missing("polymorph_order", system.name, lost[0])
     return row("polymorph_order", system.name, word, teacher="same", note=note)

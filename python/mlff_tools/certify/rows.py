@@ -107,18 +107,16 @@ def _matching(rows, group):
 
 
 def _wanted(bars, kind):
-    """[(quantity, group, value, origin, looser than that of the kind)]: the bars of the kind, then those of the recipe
-    that differ from them."""
+    """[(quantity, group, value, origin, bar of the kind that it is looser than)]: the bars of the kind, then those of
+    the recipe that differ from them."""
     own = KINDS.get(kind, ())
     out = [(b.quantity, b.group, b.value, kind, None) for b in own]
-    theirs = {b.quantity: b.value for b in own if b.group == "all"}
     for name, groups in bars.items():
         for group, value in groups.items():
             if (name, group, value) in [(b.quantity, b.group, b.value) for b in own]:
                 continue
-            than = theirs.get(name)
-            looser = than if than is not None and recipe_certify.looser(value, than, QUANTITIES[name]) else None
-            out.append((name, group, value, "recipe", looser))
+            than = [b for b in own if b.quantity == name and recipe_certify.looser(value, b.value, QUANTITIES[name])]
+            out.append((name, group, value, "recipe", than[0] if than else None))
     return out
 
 
@@ -131,7 +129,9 @@ def judge(rows, bars, reasons, kind=None):
     for name, group, bar, origin, looser in _wanted(bars, kind):
         mine = [r for r in rows if r["quantity"] == name]
         found = _matching(mine, group)
-        told = {"quantity": name, "bar": bar, "from": origin, "looser": looser}
+        of_kind = looser and [id(r) for r in _matching(mine, looser.group)]
+        is_loose = looser and (looser.group == group or any(id(r) in of_kind for r in found))
+        told = {"quantity": name, "bar": bar, "from": origin, "looser": looser.value if is_loose else None}
         if not found:
             there = f"there are {', '.join(sorted({r['group'] for r in mine}))}" if mine else ""
             why = there or reasons.get(QUANTITIES[name].measured_by) or "nothing to measure it with"

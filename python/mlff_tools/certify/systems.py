@@ -174,9 +174,15 @@ def of_recipe(items, settings, frames, place, python):
     """Systems of the items [(where, item)] of the section structures: each crystal and each liquid once; molecules
     where there is nothing else."""
     out = _crystals(items, settings, frames, place, python)
-    liquids = {}
+    liquids, mixtures = {}, {}
     for where, item in items:
         label = item.get("label") or "liquid"
+        if kind_of(item) == "liquid" and "liquid" in item:
+            other = mixtures.setdefault(label, item["liquid"]["molecules"])
+            if set(other) != set(item["liquid"]["molecules"]):
+                raise CertifyError(
+                    f"{where}: another liquid has the label {label} as well: give each a label of its own"
+                )
         if kind_of(item) == "liquid" and liquids.get(label) is None:
             liquids[label] = _liquid(label, item, settings, frames, where, place, python)
     out += [s for s in liquids.values() if s]

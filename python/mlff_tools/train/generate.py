@@ -74,6 +74,12 @@ class Item:
         """The text of `trajectory`, other than that of all other items."""
         return "-".join([str(self.number), self.label or "file", *map(str, words)])
 
+    def _of_file(self, frame, k):
+        """The trajectory of the k-th frame that is there: frames of a file may follow each other in time, but for those
+        that say their split."""
+        words = [] if "files" not in self.item else [f"frame{k}"] if tag(frame, "split") else ["frames"]
+        return self.trajectory(*words)
+
     def _label(self, frame):
         return self.label or tag(frame, "config_type") or _stem(frame)
 
@@ -87,8 +93,8 @@ class Item:
         dealt = ["train"] * len(self.bases) if alone else self._of_files()
         if build.is_random(self.item):
             dealt = splits.of_copies(len(self.bases))
-        for frame, split in zip(self.bases, dealt):
-            out.append((frame, split, frame["info"].get("trajectory") or self.trajectory()))
+        for k, (frame, split) in enumerate(zip(self.bases, dealt), 1):
+            out.append((frame, split, frame["info"].get("trajectory") or self._of_file(frame, k)))
         for k, frame in enumerate(rest):
             out.append((frame, splits.of_copies(n)[k % n], self.trajectory()))
         return out

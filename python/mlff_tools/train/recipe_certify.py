@@ -138,7 +138,7 @@ KEYS = {
     ),
 }
 SYSTEM = {
-    "name": (_text, "a name"),
+    "name": (lambda v: _text(v) and v != "all", "a name, other than all"),
     "kind": (lambda v: v in KINDS, "one of " + ", ".join(KINDS)),
     "temperature": KEYS["temperature"],
     "pressure": KEYS["pressure"],
@@ -158,7 +158,7 @@ def limit(value, quantity):
             size = float(found[1])
         except ValueError:
             return None
-        return (size, quantity.unit != "%") if size >= 0 else None
+        return (size, quantity.unit != "%") if 0 <= size < 1e300 else None
     return (float(value), False) if number(-1e-300, 1e300)(value) else None
 
 

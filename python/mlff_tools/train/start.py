@@ -16,7 +16,7 @@ from ..convert.short_range import RADII
 from ..model import structures
 from ..model.files import write_bytes
 from ..model.masses import MASS
-from ..model.modelfile import NUMBERS, ModelError, find_model, named_models, read_head
+from ..model.modelfile import NUMBERS, ModelError, find_model, named_models, read_head, sha256_of
 from . import build, default_recipe, extxyz, labelling, lattices, liquids, materials, plan, recipe_rounds
 from .label import make_teacher
 
@@ -379,6 +379,10 @@ def _amount(args, make, files, programs):
     return amount
 
 
+def _hash(path):
+    return f"sha256 of {os.path.basename(path)}: {sha256_of(path)}"
+
+
 def recipe(args, programs, write):
     """Path of the recipe of a structure, written now or before by the same command. write: prints a line."""
     started = Started(args)
@@ -386,6 +390,8 @@ def recipe(args, programs, write):
     if os.path.exists(path):
         with open(path, encoding="utf-8", errors="replace") as f:
             if f.readline().rstrip("\n") == f"# {command(args)}":
+                if args.recipe and f"# {_hash(args.recipe)}" not in f.read().splitlines():
+                    raise ModelError(f"{path} is of an earlier {args.recipe}: rename it, or run mlff distill {path}")
                 write(f"{path}: the recipe that this command wrote before")
                 return path
         raise ModelError(f"{path} exists and is not overwritten: run mlff distill {path}, or rename it")
@@ -402,6 +408,8 @@ def recipe(args, programs, write):
         raise ModelError(
             f"--teacher {section['mlff']}: is the name of the recipe as well; give the path of the model file"
         )
+    if args.recipe:
+        lines.append(_hash(args.recipe))
     files = Files(started.name)
     make = _planned(args, started, section, programs, files, say)
     made = make(1.0)
