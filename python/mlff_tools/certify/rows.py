@@ -103,7 +103,7 @@ def _matching(rows, group):
     if exact or group == "all":
         return exact or rows
     words = set(group.split())
-    return [r for r in rows if words <= set(r["group"].split())]
+    return [r for r in rows if words <= set(r["group"].replace(":", " ").split())]
 
 
 def _wanted(bars, kind):

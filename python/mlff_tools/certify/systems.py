@@ -81,6 +81,8 @@ def crystal(item, unit, settings, name):
     temperatures = _temperatures(item)
     t = item.get("temperature") or _nearest(temperatures, settings["temperature"])
     high = item.get("high") or 0.0
+    if 0.0 < high <= t and "dynamics" not in item:  # as the item says; that of labels may be lower
+        raise CertifyError(f"{name}: high: {high:g} K is not above the temperature, {t:g} K")
     high = high if high > t else 1.5 * t
     frame = repeated(unit, settings["atoms"])
     phase = _crystal_name(item) if "crystal" in item else None
