@@ -15,7 +15,18 @@ from test_distill import MODELS, SMALL, SW, distill, needs_torch, start, write
 
 from mlff_tools.model import modelfile
 from mlff_tools.model.lammps import find_lmp, find_plugin
-from mlff_tools.train import copies, explore, explore_rounds, extxyz, job, labelling, labels, recipe_rounds, rounds
+from mlff_tools.train import (
+    copies,
+    distilling,
+    explore,
+    explore_rounds,
+    extxyz,
+    job,
+    labelling,
+    labels,
+    recipe_rounds,
+    rounds,
+)
 from mlff_tools.train.process import TeacherError
 from mlff_tools.train.recipe import RecipeError
 
@@ -222,6 +233,7 @@ def test_a_student_without_an_uncertainty(tmp_path):
     frames = [{**f, "forces": np.zeros((8, 3))} for f in frames_at(0.1, 2)]
     path = lambda *names: os.path.join(tmp_path, *names)
     run = types.SimpleNamespace(path=path, held=lambda _: frames, folder="si", write=print)
+    run.unsure = types.MethodType(distilling.Run.unsure, run)
     with pytest.raises(modelfile.ModelError, match="si: a script cannot be explored without an uncertainty: too few"):
         explore_rounds.student(run, 1, {"models": [GAAS]})
 

@@ -138,7 +138,7 @@ PROGRAMS = [
         ["mlff_tools.certify.command", "{in}/water-xs.yaml", "{in}/recipe.yaml", "--labels", "{in}/labels.xyz"]
         + ["--measure", "errors", "-o", "page.html"],
         ("page.html", "page.json"),
-        passes=(0, 1),
+        passes=(0, 1, 3),
     ),
     Program("report", ["mlff_tools.report.page", "{in}/reports", "-o", "page.html"], ("page.html",)),
     Program(
