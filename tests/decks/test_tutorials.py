@@ -64,7 +64,7 @@ def test_my_student(tmp_path):
             ("copies: 60", "copies: 10"),
             ("supercell: [2, 2, 2]", "supercell: [1, 1, 1]"),
             ("measure: [errors, crystals, nve, speed], minutes: 2", "quick: true, measure: [errors], minutes: 1"),
-            ("mlff distill copper.yaml\n", "mlff distill copper.yaml || test $? = 1\n"),
+            ("mlff distill copper.yaml\n", "mlff distill copper.yaml || test $? = 1 -o $? = 3\n"),
             ("steps index 2000", "steps index 20"),
         ],
         env={"MLFF_TORCH_PYTHON": TORCH},
