@@ -76,9 +76,9 @@ class Item:
 
     def _of_file(self, frame, k):
         """The trajectory of the k-th frame that is there: frames of a file may follow each other in time, but for those
-        that say their split."""
-        words = [] if "files" not in self.item else [f"frame{k}"] if tag(frame, "split") else ["frames"]
-        return self.trajectory(*words)
+        that say their split. Without words a label would make it that of copies (certify/errors.py)."""
+        words = [f"frame{k}"] if tag(frame, "split") else ["frames"] if self.label else []
+        return self.trajectory(*(words if "files" in self.item else []))
 
     def _label(self, frame):
         return self.label or tag(frame, "config_type") or _stem(frame)
