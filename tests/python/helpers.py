@@ -6,11 +6,12 @@ import os
 import subprocess
 
 import numpy as np
+import pytest
 import random_mace
 import random_tensornet
 
 from mlff_tools.convert import orb as convert_orb
-from mlff_tools.model import engine, modelfile, selftest
+from mlff_tools.model import engine, lammps, modelfile, selftest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
@@ -26,6 +27,18 @@ def program():
         return engine.find_program()
     except modelfile.ModelError:
         return None
+
+
+def can_run():
+    """Whether LAMMPS, the plugin and the program mlff are there."""
+    try:
+        lammps.find_lmp()
+        return bool(lammps.find_plugin() and program())
+    except modelfile.ModelError:
+        return False
+
+
+needs_lammps = pytest.mark.skipif(not can_run(), reason="no LAMMPS, plugin or program mlff")
 
 
 def refusal(main, words):

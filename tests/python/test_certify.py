@@ -23,15 +23,7 @@ TEACHER = os.path.join(helpers.ROOT, "models", "water-benzene-teacher.yaml")
 NEQUIX = os.path.join(helpers.ROOT, "models", "nequix-oam-1-pft.yaml")
 
 
-def _can_run():
-    try:
-        lammps.find_lmp()
-        return bool(lammps.find_plugin() and helpers.program())
-    except modelfile.ModelError:
-        return False
-
-
-pytestmark = pytest.mark.skipif(not _can_run(), reason="no LAMMPS, plugin or program mlff")
+pytestmark = helpers.needs_lammps
 
 
 @pytest.fixture
@@ -84,7 +76,7 @@ def verdicts(found):
 
 
 def test_the_kind_of_material(place, capsys):
-    """Its bars judge whatever the recipe says, whose looser one is said in red. What is not measured is undecided."""
+    """Its bars judge in addition to looser ones of the recipe, which are red. What is not measured is undecided."""
     words = recipe(place, {"forces": "9 %"}, {"mlff": STUDENT})
     text = (place / "r.yaml").read_text()
     (place / "r.yaml").write_text(text + "kind: liquid\n")

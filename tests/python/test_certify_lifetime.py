@@ -17,7 +17,7 @@ from nightly import only
 
 from mlff_tools.certify import command, job, lifetime, rows, runner
 from mlff_tools.certify.systems import System, repeated
-from mlff_tools.model import lammps, modelfile
+from mlff_tools.model import lammps
 from mlff_tools.train import lattices
 
 MODELS = os.path.join(helpers.ROOT, "models")
@@ -27,15 +27,7 @@ ALUMINIUM = {"lattice": "fcc", "elements": ["Al"], "constant": 4.03}
 GARWOOD = {1: (0.0253, 5.5716), 2: (0.2422, 7.2247), 3: (0.6187, 8.7673), 10: (4.7954, 18.3904), 30: (20.2409, 42.8269)}
 
 
-def _can_run():
-    try:
-        lammps.find_lmp()
-        return bool(lammps.find_plugin() and helpers.program())
-    except modelfile.ModelError:
-        return False
-
-
-runs = pytest.mark.skipif(not _can_run(), reason="no LAMMPS, plugin or program mlff")
+runs = helpers.needs_lammps
 
 
 # ---- limits ---------------------------------------------------------------------------------------------------------

@@ -6,23 +6,14 @@ import shutil
 
 import helpers
 import numpy as np
-import pytest
 import yaml
 
 from mlff_tools.certify import command, lifetime, own_runs, rows, runner
 from mlff_tools.certify.systems import System
-from mlff_tools.model import lammps, modelfile
+from mlff_tools.model import modelfile
 
 MODELS = os.path.join(helpers.ROOT, "models")
 CELL = 4.0 * np.eye(3)
-
-
-def _can_run():
-    try:
-        lammps.find_lmp()
-        return bool(lammps.find_plugin() and helpers.program())
-    except modelfile.ModelError:
-        return False
 
 
 def compared(per_run, runs=4, bias=0.002, spread=0.0005, pressure=1e-4, seed=1):
@@ -82,7 +73,7 @@ def test_frames_before_a_failure():
     assert own_runs.chosen(corner, found[2:3]) == []
 
 
-@pytest.mark.skipif(not _can_run(), reason="no LAMMPS, plugin or program mlff")
+@helpers.needs_lammps
 def test_own_runs(tmp_path, monkeypatch):
     """aluminium-xs against itself with 2 meV/atom more: this is the bias, and all else is right."""
     monkeypatch.chdir(tmp_path)

@@ -161,7 +161,7 @@ def test_every_quantity_is_of_a_measurement():
         assert (quantity.target is not None) == (quantity.kind in ("to", "word")), name
 
 
-def test_the_kind_judges_whatever_the_recipe_says():
+def test_the_kind_judges_in_addition_to_the_recipe():
     """Bars of the kind stay where the recipe has none, or a looser one, which is counted; a tighter one is one more."""
     found = [
         row("forces", "all", 40.0, 1.0, scale=500.0),

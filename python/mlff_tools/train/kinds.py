@@ -1,4 +1,4 @@
-"""Kinds of materials: the bars that every certificate of a kind is judged by, whatever its recipe says.
+"""Kinds of materials: the bars that every certificate of a kind is judged by.
 
 They were written down before the students that they judge were trained (docs/certificate.md has the reasons). A recipe
 names its kind; its own bars are judged in addition."""
