@@ -65,6 +65,13 @@ def relaxed(atoms, calculator, cell=False, steps=300, fmax=0.01):
     return atoms
 
 
+def constants(report, unit, student, teacher, most):
+    """{calculator: lattice constant} of a cubic crystal, A, which are compared."""
+    a = {c: relaxed(unit, c, cell=True, fmax=1e-3).cell.lengths()[0] for c in (student, teacher)}
+    report.near("lattice constant, A", a[student], a[teacher], most)
+    return a
+
+
 def force_error(frames, student, teacher):
     """Root mean square error of forces over the root mean square of the teacher's, %."""
     off, scale = [], []
@@ -177,11 +184,7 @@ run {round(1000 * ps)}
 
 def aluminium(report, args):
     student, teacher = models(args)
-    a = {
-        c: relaxed(bulk("Al", "fcc", a=4.03, cubic=True), c, cell=True, fmax=1e-3).cell.lengths()[0]
-        for c in (student, teacher)
-    }
-    report.near("lattice constant, A", a[student], a[teacher], 0.008)
+    a = constants(report, bulk("Al", "fcc", a=4.03, cubic=True), student, teacher, 0.008)
     each = {(c, s): energy(layers(a[c], s), c) / len(s) for c in a for s in ("ABC", "AB", "ABAC", "ABCABCABCAB")}
     above = lambda c, s: 1000 * (each[c, s] - each[c, "ABC"])
     report.near("E(hcp) - E(fcc), meV/atom", above(student, "AB"), above(teacher, "AB"), 3)
@@ -209,11 +212,7 @@ def aluminium(report, args):
 
 def silicon(report, args):
     student, teacher = models(args)
-    a = {
-        c: relaxed(bulk("Si", "diamond", a=5.47, cubic=True), c, cell=True, fmax=1e-3).cell.lengths()[0]
-        for c in (student, teacher)
-    }
-    report.near("lattice constant, A", a[student], a[teacher], 0.011)
+    a = constants(report, bulk("Si", "diamond", a=5.47, cubic=True), student, teacher, 0.011)
     unit = bulk("Si", "diamond", a=a[student], cubic=True)
 
     def hexagonal(c):
@@ -253,11 +252,7 @@ def silicon(report, args):
 
 def iron(report, args):
     student, teacher = models(args)
-    a = {
-        c: relaxed(bulk("Fe", "bcc", a=2.87, cubic=True), c, cell=True, fmax=1e-3).cell.lengths()[0]
-        for c in (student, teacher)
-    }
-    report.near("lattice constant, A", a[student], a[teacher], 0.006)
+    a = constants(report, bulk("Fe", "bcc", a=2.87, cubic=True), student, teacher, 0.006)
     unit = bulk("Fe", "bcc", a=a[student], cubic=True)
     kinds = {"110": (1, 1, 0), "111": (1, 1, 1), "100": (1, 0, 0)}
     interstitials(report, unit, 4, kinds, 2.0, student, teacher, 0.2)
