@@ -21,7 +21,7 @@ def test_faults_of_pairs_that_do_not_see_the_third_shell(tmp_path):
         constant = polymorphs.cell_of(made, made.model, made.systems[0])[1]["cell"][0, 0]
     mine, theirs = values(found, "fault_energy"), values(found, "fault_energy", "teacher")
     helpers.assert_near([mine["Al fcc intrinsic"], mine["Al fcc twin"]], [0, 0], 0.1, "mJ/m2")
-    unit_of = faults.MJ * 0.005 / (constant**2 * 3**0.5 / 4)
+    unit_of = 1000 * faults.J_PER_M2 * 0.005 / (constant**2 * 3**0.5 / 4)
     helpers.assert_near([theirs["Al fcc intrinsic"], theirs["Al fcc twin"]], [2 * unit_of, unit_of], 1.5, "mJ/m2")
     assert mine["Al fcc unstable"] > 50
     assert [c["label"] for c in found["figures"][0]["curves"]] == ["model", "teacher"]
@@ -53,7 +53,7 @@ def test_faults_and_surfaces_of_stillinger_and_weber(tmp_path):
     a, bond = 5.431, 4.3366 / 2
     areas = {"111": 3**0.5 / 4 * a**2, "100": a**2 / 4, "110": a**2 / 2**1.5}
     for name, area in areas.items():
-        wanted = surfaces.J * bond / 2 / area
+        wanted = surfaces.J_PER_M2 * bond / 2 / area
         assert 0.97 * wanted < values(slabs, "surface_energy")[f"Si {name}"] <= wanted + 1e-3, name
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from ..train import defects as builders
 from ..train.labels import structure_key
-from . import lattice, neb
+from . import lattice, neb, novel
 from .correlations import vectors
 from .crystals import both, relaxed
 from .job import attempt
@@ -87,7 +87,7 @@ def shaken(frame):
 def _vacancy(job, side, system):
     unit, energy = relaxed(job, side, system)
     big = supercell(unit)
-    hole = {**big, "elements": big["elements"][1:], "positions": big["positions"][1:]}
+    hole = novel.without(big, 0)
     found = relaxed_defect(job, side, system, "vacancy relaxed", shaken(hole), lattice.FORCE)
     bulk = len(hole["elements"]) * energy / len(unit["elements"])
     return {**found, "formation": found["energy"] - bulk, "atoms": len(hole["elements"])}

@@ -5,6 +5,7 @@ have an energy. docs/certificate.md names the planes."""
 
 import numpy as np
 
+from ..model.units import J_PER_M2
 from ..train import defects as builders
 from . import lattice
 from .crystals import both
@@ -12,7 +13,6 @@ from .job import attempt
 from .polymorphs import cell_of
 from .rows import missing, row
 
-MJ = 16021.76634  # mJ/m2 of 1 eV/A^2
 HEIGHT = 20.0  # A, between a fault and its image
 TWINS = 12.0  # A, between two twin boundaries
 SHIFTS = np.arange(1, 7) / 6  # of the shift 1 of builders.PLANES
@@ -78,7 +78,7 @@ def _relaxed(evaluate, frames, energy, faults):
     out = []
     for frame, label in lattice.relax(along_normal(evaluate), frames, cell=True):
         excess = label["energy"] - len(frame["elements"]) * energy
-        out.append(MJ * excess / (faults * builders.area(frame)))
+        out.append(1000 * J_PER_M2 * excess / (faults * builders.area(frame)))
     return out
 
 

@@ -10,11 +10,10 @@ import typing
 
 import numpy as np
 
-from ..convert.short_range import RADII
-from ..model.masses import MASS
+from ..ensemble.judge import BOLTZMANN
 from ..train import dataset
-from . import lattice, runner
-from .correlations import vectors
+from ..train.materials import density
+from . import lattice, novel, runner
 from .job import attempt, word
 from .rows import missing, row
 from .systems import System, repeated
@@ -31,13 +30,11 @@ EXPANSION = 10.0  # ps, of the run that finds the volume of a hot crystal
 # Shares of the density between the middle and the ends. A hot crystal that is stretched or pressed more may melt or
 # transform, and be right.
 ENDS = {"crystal": 0.05, "liquid": 0.15}
-GRAMS_PER_CM3 = 1.66053907  # of 1 g/mol per A^3
-BOLTZMANN = 8.617333e-5  # eV/K
 
 CLOSEST = 0.8  # of the shortest distance of the training
 COLLAPSE = 8.0  # standard deviations of the potential energy
 HOT, HOT_ATOMS = 5.0, 50.0  # times the temperature: 5 + 50 / atoms
-BOND, BROKEN = 1.45, 2.0  # times the sum of two radii: bonded at first, broken
+BROKEN = 2.0  # times the sum of two radii: a bond (novel.BOND at first) that is broken
 NONMETALS = set("H B C N O F P S Cl Se Br I".split())
 NO_FAILURES = ("end", "time", runner.NO_ANSWER)
 
@@ -51,11 +48,6 @@ class Corner(typing.NamedTuple):
 
 
 # ---- corners --------------------------------------------------------------------------------------------------------
-
-
-def density(frame, volume=None):
-    """g/cm3"""
-    return GRAMS_PER_CM3 * sum(MASS[e] for e in frame["elements"]) / (volume or abs(np.linalg.det(frame["cell"])))
 
 
 def large(system, temperature, share=1.0):
@@ -180,10 +172,8 @@ def _bonds(system):
     frame = system.frame
     if not set(frame["elements"]) <= NONMETALS:
         return None
-    radii = np.array([RADII[e] for e in frame["elements"]])
-    sums = radii[:, None] + radii
-    apart = np.linalg.norm(vectors(frame["positions"], frame["positions"], frame["cell"]), axis=-1)
-    i, j = np.nonzero(np.triu(apart < BOND * sums, 1))
+    bonds, sums, _ = novel.bonds(frame)
+    i, j = np.nonzero(np.triu(bonds, 1))
     return i, j, BROKEN * sums[i, j]
 
 

@@ -4,6 +4,8 @@ and teacher."""
 import numpy as np
 
 from ..ensemble import statistics
+from ..ensemble.judge import BOLTZMANN
+from ..model.units import KJ_PER_MOL
 from . import correlations, dynamics, lattice, novel
 from .job import attempt
 from .rows import missing, of_estimate, row
@@ -11,7 +13,6 @@ from .work import NotMeasured
 
 WARM = 0.2  # of a run that is left out
 LEAST = 20  # frames
-BOLTZMANN, KJ_PER_MOL = 8.617333e-5, 96.48533  # eV/K; of 1 eV
 PLAIN = 1.0  # A^2: a mean square displacement below is no diffusion
 
 
@@ -21,15 +22,11 @@ def _frames(found):
     return found.positions[first:], found.cells[first:]
 
 
-def _check(run):
-    """NotMeasured for a run that ended with an error."""
+def _checked(job, side, system, ensemble):
+    """The run of a side. NotMeasured where it ended with an error."""
+    run = dynamics.run(job, side, system, ensemble)
     if run.ended not in ("end", "time"):
         raise NotMeasured(f"the run failed after {run.ps:.4g} ps: {run.ended}")
-
-
-def _checked(job, side, system, ensemble):
-    run = dynamics.run(job, side, system, ensemble)
-    _check(run)
     return run
 
 
@@ -192,8 +189,7 @@ def _gas(job, side, system, molecule):
 def _heat(job, side, system):
     """Heat of vaporisation of a side, kJ/mol, as an Estimate."""
     molecules = novel.molecules(system.frame)
-    run = dynamics.run(job, side, system, "npt")
-    _check(run)
+    run = _checked(job, side, system, "npt")
     if len(run.rows) < 20 or not np.isfinite(run.rows).all():
         raise NotMeasured("the NPT run ended at its begin")
     liquid = statistics.mean(run.column("pe")[int(WARM * len(run.rows)) :] / len(molecules))

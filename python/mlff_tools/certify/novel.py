@@ -104,18 +104,24 @@ def other_lattices(frame):
     return [(name, other) for name, other in out if not _alike(frame, other)]
 
 
+def bonds(frame):
+    """[i, j] of each pair of atoms: whether it is a bond, the sum of two radii, the vector from i to j (A)."""
+    radii = np.array([RADII[e] for e in frame["elements"]])
+    sums = radii[:, None] + radii
+    apart = vectors(frame["positions"], frame["positions"], frame["cell"])
+    return np.linalg.norm(apart, axis=-1) < BOND * sums, sums, apart
+
+
 def _bonded(frame):
     """(positions with whole molecules, indices of the atoms of each molecule)."""
-    radii = np.array([RADII[e] for e in frame["elements"]])
-    apart = vectors(frame["positions"], frame["positions"], frame["cell"])  # [i, j]: from i to j
-    bonds = np.linalg.norm(apart, axis=-1) < BOND * (radii[:, None] + radii)
-    x, known, molecules = frame["positions"].copy(), np.zeros(len(radii), bool), []
-    for first in range(len(radii)):
+    bonded, _, apart = bonds(frame)
+    x, known, molecules = frame["positions"].copy(), np.zeros(len(bonded), bool), []
+    for first in range(len(bonded)):
         if known[first]:
             continue
         molecule, known[first] = [first], True
         for i in molecule:
-            for j in np.flatnonzero(bonds[i] & ~known):
+            for j in np.flatnonzero(bonded[i] & ~known):
                 x[j], known[j] = x[i] + apart[i, j], True
                 molecule.append(int(j))
         molecules.append(molecule)

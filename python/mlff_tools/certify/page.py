@@ -42,6 +42,11 @@ def _bar(b):
     return f'{said} <span class="fail">loosened: {text(_limit(b["looser"], b["quantity"]))}</span>'
 
 
+def _table(heads, rows):
+    """A table whose texts may take several lines."""
+    return table(heads, rows).replace('<td class="t">', '<td class="t wrap">')
+
+
 def bars(certificate):
     """The table of all bars."""
     rows = []
@@ -60,7 +65,7 @@ def bars(certificate):
         ("verdict", "", True),
         ("", "", True),
     ]
-    return table(heads, rows).replace('<td class="t">', '<td class="t wrap">')
+    return _table(heads, rows)
 
 
 def _teacher(r):
@@ -98,7 +103,7 @@ def _sources(certificate):
         for meaning, group, e in rows.values()
     ]
     heads = [("quantity", "", True), ("of", "", True), ("value", "", False), ("by", "", True), ("source", "", True)]
-    made = table(heads, body).replace('<td class="t">', '<td class="t wrap">')
+    made = _table(heads, body)
     return f'<h2 id="published">Published values</h2>{made}'
 
 
@@ -143,7 +148,7 @@ def _rows(rows, certificate):
         body.append([*cells, _verdicts(certificate, r), note])
     heads = [("quantity", "", True), ("of", "", True), ("model", "", False), ("unit", "", True)]
     heads += [("teacher", "", False), ("off", "", False), ("published", "", False), ("bar", "", True), ("", "", True)]
-    return table(heads, body).replace('<td class="t">', '<td class="t wrap">')
+    return _table(heads, body)
 
 
 def _finite(values):
@@ -263,7 +268,7 @@ def _conditions(certificate):
         )
     flat += _domain(certificate["domain"])
     rows = [[text(a), text("" if b is None else short(b) if isinstance(b, float) else b)] for a, b in flat]
-    body = table([("", "", True), ("", "", True)], rows).replace('<td class="t">', '<td class="t wrap">')
+    body = _table([("", "", True), ("", "", True)], rows)
     return f'<h2 id="conditions">Conditions</h2>{body}'
 
 

@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 
 from ..train import lattices
+from ..train.defects import stacking
 from . import lattice
 from .crystals import both, relaxed
 from .job import attempt
@@ -24,46 +25,25 @@ FAMILIES |= dict.fromkeys(COMPOUNDS, COMPOUNDS)
 BETA_TIN = 0.546  # c/a of white tin
 
 
-def _hexagonal(fractions, a, c, element):
-    cell = np.array([[a, 0, 0], [-a / 2, 0.75**0.5 * a, 0], [0, 0, c]])
-    return {"elements": [element] * len(fractions), "positions": np.array(fractions) @ cell, "cell": cell}
-
-
-def _tetragonal(fractions, a, c, element):
-    cell = np.diag([a, a, c])
-    return {"elements": [element] * len(fractions), "positions": np.array(fractions) @ cell, "cell": cell}
-
-
-def _dhcp(volume, element):
-    a = (volume * 2**0.5) ** (1 / 3)  # spheres in contact
-    sites = [(0, 0, 0), (1 / 3, 2 / 3, 0.25), (0, 0, 0.5), (2 / 3, 1 / 3, 0.75)]
-    return _hexagonal(sites, a, 4 * (2 / 3) ** 0.5 * a, element)
-
-
-def _hexagonal_diamond(volume, element):
-    a = (volume * 4 / (2**0.5)) ** (1 / 3)
-    third = [(1 / 3, 2 / 3), (2 / 3, 1 / 3)]
-    sites = [(*xy, z + w) for xy, z in zip(third, (1 / 16, 9 / 16)) for w in (0, 6 / 16)]
-    return _hexagonal(sites, a, (8 / 3) ** 0.5 * a, element)
+def _stacked(lattice, sequence):
+    return lambda volume, element: stacking(lattice, [element], lattices.constant_of(lattice, volume), sequence)
 
 
 def _beta_tin(volume, element):
     a = (4 * volume / BETA_TIN) ** (1 / 3)
-    sites = [(0, 0, 0), (0.5, 0, 0.25), (0.5, 0.5, 0.5), (0, 0.5, 0.75)]
-    return _tetragonal(sites, a, BETA_TIN * a, element)
+    cell = np.diag([a, a, BETA_TIN * a])
+    sites = np.array([(0, 0, 0), (0.5, 0, 0.25), (0.5, 0.5, 0.5), (0, 0.5, 0.75)])
+    return {"elements": [element] * len(sites), "positions": sites @ cell, "cell": cell}
 
 
-OWN = {"dhcp": _dhcp, "hexagonal diamond": _hexagonal_diamond, "beta-tin": _beta_tin}
+OWN = {"dhcp": _stacked("fcc", "ABAC"), "hexagonal diamond": _stacked("diamond", "AB"), "beta-tin": _beta_tin}
 
 
 def made(name, elements, volume):
     """The unit cell of a lattice with this volume per atom, A^3."""
     if name in OWN:
         return OWN[name](volume, elements[0])
-    constant = (volume * sum(map(len, lattices.LATTICES[name]))) ** (1 / 3)
-    if name == "hcp":  # spheres in contact
-        constant = 2 ** (-1 / 6) * constant * np.array([1.0, (8 / 3) ** 0.5])
-    return lattices.crystal(name, elements, constant)
+    return lattices.crystal(name, elements, lattices.constant_of(name, volume))
 
 
 def volume_of(frame):

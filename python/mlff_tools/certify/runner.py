@@ -19,6 +19,7 @@ from ..model.files import write_input
 from ..model.lammps import LammpsError
 from ..model.masses import MASS
 from ..train import lammps_data, teacher_lammps
+from ..train.dataset import AMU_A3
 from .work import NotMeasured, write_whole
 
 SEGMENT = 20000  # steps that are worth a restart file of their own
@@ -75,7 +76,7 @@ class Trajectory:
 
     def density(self):
         """g/cm3 at each row."""
-        return self.mass * 1.66053907 / self.column("vol")
+        return self.mass / AMU_A3 / self.column("vol")
 
     @property
     def whole(self):

@@ -2,7 +2,9 @@
 
 import numpy as np
 
+from ..model.units import J_PER_M2
 from ..train import lattices
+from ..train.defects import area as area_of
 from . import novel
 from .crystals import relaxed
 from .defects import force_row, relaxed_defect, shaken
@@ -10,7 +12,6 @@ from .job import attempt
 from .polymorphs import cell_of
 from .rows import missing, row
 
-J = 16.02176634  # J/m2 of 1 eV/A^2
 THICK = 12.0  # A, of a slab
 WIDE = 5.0  # A, of its sides
 HEXAGONAL = {"0001": [[1, 0, 0], [0, 1, 0], [0, 0, 1]], "10-10": [[0, 1, 0], [0, 0, 1], [1, 0, 0]]}
@@ -40,18 +41,13 @@ def slabs(name, unit):
     return [(miller, slab) for miller, slab in out if slab]
 
 
-def _area(frame):
-    """The area of both sides, A^2."""
-    return 2 * float(np.linalg.norm(np.cross(frame["cell"][0], frame["cell"][1])))
-
-
 def _rows(job, system, miller, start, energy):
     """energy: of an atom of the crystal, by the model."""
     group = f"{system.name} {miller}"
     mine, why = attempt(relaxed_defect, job, job.model, system, f"surface {miller}", shaken(start))
     if mine is None:
         return [missing("surface_energy", group, why)]
-    n, area = len(start["elements"]), _area(start)
+    n, area = len(start["elements"]), 2 * area_of(start)  # of both sides
     force, there = force_row(job, system, f"{system.name} surface {miller}", mine["frame"])
     more = {"note": f"{n} atoms", "teacher_note": force.get("note")}
     if there is not None:
@@ -59,8 +55,8 @@ def _rows(job, system, miller, start, energy):
         if found is None:
             more["teacher_note"] = bulk_why
         else:
-            more["teacher"] = J * (there - n * found[1] / len(system.unit["elements"])) / area
-    return [row("surface_energy", group, J * (mine["energy"] - n * energy) / area, **more), force]
+            more["teacher"] = J_PER_M2 * (there - n * found[1] / len(system.unit["elements"])) / area
+    return [row("surface_energy", group, J_PER_M2 * (mine["energy"] - n * energy) / area, **more), force]
 
 
 def measure(job):

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from ..ensemble.judge import BOLTZMANN
-from ..model.units import GPA
+from ..model.units import GPA, KJ_PER_MOL
 from . import lattice, systems, vibrations
 from .crystals import both, equation_of_state, force_constants, relaxed
 from .job import attempt
@@ -15,7 +15,6 @@ from .rows import missing, row
 from .work import NotMeasured
 
 PLANCK = 4.135667696e-3  # eV/THz
-MOLE = 96485.33212  # J/mol of 1 eV
 ROOM = 300.0  # K
 STEP = 10.0  # K, of differences of the temperature
 VOLUMES = 5
@@ -74,7 +73,7 @@ class QuasiHarmonic:
         step = min(STEP, temperature / 10)
         (v0, g0), (v1, g1), (v2, g2) = (self.minimum(temperature + k * step) for k in (-1, 0, 1))
         expansion = 1e6 * (v2 - v0) / (2 * step) / (3 * v1)
-        return expansion, -MOLE * temperature * (g2 + g0 - 2 * g1) / step**2
+        return expansion, -1000 * KJ_PER_MOL * temperature * (g2 + g0 - 2 * g1) / step**2
 
 
 def _volumes(evaluate, frame, strains):

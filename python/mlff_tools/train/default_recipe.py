@@ -114,10 +114,7 @@ def _other_lattices(c, near):
         if len(sites) != len(c.elements) or name == c.lattice or stacked:
             continue
         for share in (1.0, 0.8) if c.lattice in ("diamond", "zincblende") else (1.0,):
-            a = float(share * volume * sum(map(len, sites))) ** (1 / 3)
-            constant = (
-                [round(2 ** (-1 / 6) * a * x, 3) for x in (1.0, (8 / 3) ** 0.5)] if name == "hcp" else round(a, 3)
-            )
+            constant = np.round(lattices.constant_of(name, share * volume), 3).tolist()
             unit = lattices.crystal(name, c.elements, constant)
             times = [max(1, math.ceil(2 * near / w)) for w in np.linalg.norm(unit["cell"], axis=1)]
             keys = {"lattice": name, "elements": c.elements, "constant": constant, "supercell": times}
@@ -235,23 +232,19 @@ def crystal(c, name, kind, teacher, size, amount):
     hot = [_round(t, 3) for t in dict.fromkeys((room, c.top, 1.3 * c.top))]
     cutoff = round(min(max(CUTOFF * near, CUTOFFS[0]), CUTOFFS[1]), 1)
     system |= {"name": name.rsplit("-", 1)[0], "temperature": _round(room), "high": _round(c.top, 3)}
-    return {
-        "name": name,
-        "kind": kind,
-        "structures": items.items,
-        "teacher": teacher,
-        "student": {"size": size, "cutoff": cutoff, "spacing": 0.2},
-        "training": {"steps": _steps(size, amount)},
-        "rounds": _rounds(begin, hot, step, amount),
-        "certify": {"minutes": 20, "timestep": step, "systems": [system]},
-    }
+    student, rounds = {"size": size, "cutoff": cutoff, "spacing": 0.2}, _rounds(begin, hot, step, amount)
+    certify = {"minutes": 20, "timestep": step, "systems": [system]}
+    return _recipe(name, kind, items, teacher, student, rounds, certify)
 
 
 KINDS = ("files", "crystal", "vacancy", "interstitial", "stacking", "fault", "surface", "dense", "cluster")
 
 
-def _steps(size, amount):
-    return max(1000, round(students.SIZES[size]["steps"] * min(amount, 3.0), -2))
+def _recipe(name, kind, items, teacher, student, rounds, certify):
+    """The sections in the order of the file. items: _Items, whose amount scales the training as well."""
+    steps = max(1000, round(students.SIZES[student["size"]]["steps"] * min(items.amount, 3.0), -2))
+    head = {"name": name, "kind": kind, "structures": items.items, "teacher": teacher, "student": student}
+    return {**head, "training": {"steps": steps}, "rounds": rounds, "certify": certify}
 
 
 def _rounds(begin, temperatures, step, amount):
@@ -293,16 +286,9 @@ def liquid(molecules, density, temperature, name, teacher, size, amount, box=Non
     for k, one in enumerate(names):
         for other in names[k:]:
             items.add("dimer", {"molecules": [one, other], "number": 60})
-    return {
-        "name": name,
-        "kind": "liquid",
-        "structures": items.items,
-        "teacher": teacher,
-        "student": {"size": size, "cutoff": 5.0},
-        "training": {"steps": _steps(size, amount)},
-        "rounds": _rounds(["liquid", "hot", "vapour"], [_round(t, 3), _round(1.3 * t, 3), hot], 0.5, amount),
-        "certify": {"minutes": 20, "systems": ["liquid"]},
-    }
+    rounds = _rounds(["liquid", "hot", "vapour"], [_round(t, 3), _round(1.3 * t, 3), hot], 0.5, amount)
+    certify = {"minutes": 20, "systems": ["liquid"]}
+    return _recipe(name, "liquid", items, teacher, {"size": size, "cutoff": 5.0}, rounds, certify)
 
 
 def molecule(path, elements, temperature, name, teacher, size, amount):
@@ -316,13 +302,6 @@ def molecule(path, elements, temperature, name, teacher, size, amount):
     held = {"temperature": [t, 2 * t], "time": 1.0, "every": 0.1, "runs": 5}
     items.add("files", [path], dynamics=held, label="molecule", split="test")
     items.add("dimer", {"molecules": [path, path], "number": 60})
-    return {
-        "name": name,
-        "kind": "molecule",
-        "structures": items.items,
-        "teacher": teacher,
-        "student": {"size": size, "cutoff": 5.0},
-        "training": {"steps": _steps(size, amount)},
-        "rounds": _rounds(["molecule"], [_round(t, 3), _round(2 * t, 3), _round(3 * t, 3)], step, amount),
-        "certify": {"minutes": 20, "systems": [{"files": [path], "kind": "molecule", "temperature": _round(t, 3)}]},
-    }
+    rounds = _rounds(["molecule"], [_round(t, 3), _round(2 * t, 3), _round(3 * t, 3)], step, amount)
+    certify = {"minutes": 20, "systems": [{"files": [path], "kind": "molecule", "temperature": _round(t, 3)}]}
+    return _recipe(name, "molecule", items, teacher, {"size": size, "cutoff": 5.0}, rounds, certify)

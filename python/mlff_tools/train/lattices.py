@@ -33,6 +33,12 @@ VACUUM = 12.0  # A
 SAME = 1e-6  # of the lattice constant
 
 
+def constant_of(lattice, volume):
+    """The constant of a lattice with a volume for an atom, A^3; of hcp [a, c] of spheres in contact."""
+    constant = (volume * sum(map(len, LATTICES[lattice]))) ** (1 / 3)
+    return 2 ** (-1 / 6) * constant * np.array([1.0, (8 / 3) ** 0.5]) if lattice == "hcp" else constant
+
+
 def crystal(lattice, elements, constant, supercell=(1, 1, 1)):
     """A supercell of the conventional cell; of hcp that with two atoms, whose constant is [a, c]."""
     sublattices = LATTICES[lattice]

@@ -150,9 +150,8 @@ def _deviation(frame, lattice, elements, constant):
 
 def _constants(lattice, volume):
     """Constants of a lattice with a volume for an atom, A^3; of hcp a few ratios."""
-    n = sum(map(len, lattices.LATTICES[lattice]))
     if lattice != "hcp":
-        return [(n * volume) ** (1 / 3)]
+        return [lattices.constant_of(lattice, volume)]
     ratios = np.arange(1.54, 1.92, 0.01)
     sides = (2 * volume / (0.75**0.5 * ratios)) ** (1 / 3)
     return [[float(a), float(a * ratio)] for a, ratio in zip(sides, ratios)]

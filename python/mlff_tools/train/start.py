@@ -17,7 +17,8 @@ from ..model import structures
 from ..model.files import write_bytes
 from ..model.masses import MASS
 from ..model.modelfile import NUMBERS, ModelError, find_model, named_models, read_head, sha256_of
-from . import build, default_recipe, extxyz, labelling, lattices, liquids, materials, plan, recipe_rounds
+from ..model.units import BAR
+from . import build, default_recipe, defects, extxyz, labelling, lattices, liquids, materials, plan, recipe_rounds
 from .label import make_teacher
 
 # Names of teachers, the best first. Crystals: by their errors in Matbench Discovery (arXiv:2308.14920); molecules:
@@ -32,7 +33,6 @@ OF_OURS = ("mlff_tools.train", "mlff_tools.distill")  # in the provenance: a stu
 HOT = 0.9  # of melting: the highest temperature of a crystal
 UNKNOWN = 1000.0  # K, of a crystal whose melting point is not known
 SCALES = np.linspace(-0.03, 0.03, 7)  # of the length, in which the energy of a crystal is fitted
-BAR = 1.602176634e6  # eV/A^3
 FORCE = 0.01  # eV/A, left in a relaxed crystal
 SUPERCELL = 7.0  # A, at least, of the width of a crystal without a lattice
 RECIPES = (".yaml", ".yml")
@@ -175,8 +175,8 @@ class Files:
 def _without_lattice(files, unit):
     """Files of the structures of a crystal that is none of lattices.py."""
     whole = cells.repeated(unit, cells.times_for(unit["cell"], SUPERCELL))
-    hole = novel.defects.largest_hole(whole)
-    added = [novel.defects.with_atom(whole, e, hole) for e in sorted(set(unit["elements"]))]
+    hole = defects.largest_hole(whole)
+    added = [defects.with_atom(whole, e, hole) for e in sorted(set(unit["elements"]))]
     return {
         "unit": files.structures("unit", [unit]),
         "crystal": files.structures("crystal", [whole]),
