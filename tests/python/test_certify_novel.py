@@ -5,7 +5,7 @@ import types
 import numpy as np
 import pytest
 
-from mlff_tools.certify import novel, systems
+from mlff_tools.certify import detection, novel, own_runs, systems
 from mlff_tools.certify.work import NotMeasured
 from mlff_tools.train import lattices
 from mlff_tools.train.build import build
@@ -38,7 +38,7 @@ def test_surfaces():
         assert (found == lacking[0]).sum() * 2 <= len(found) and np.linalg.norm(slab["cell"][2]) > 19
     assert len(novel.cut(unit, novel.FACES["111"])["elements"]) == 4 * 6
     with_vacuum = novel.slab(lattices.crystal("hcp", ["Mg"], [3.2, 5.2]), novel.FACES["110"])
-    assert novel._closest(with_vacuum) == pytest.approx(3.1896, abs=1e-3)
+    assert detection._closest(with_vacuum) == pytest.approx(3.1896, abs=1e-3)
 
 
 def test_other_lattices():
@@ -80,7 +80,7 @@ def test_defects():
     counts = {name: [f["elements"].count(e) for e in ("Na", "Cl")] for name, f in salt.items()}
     (n, m), whole = counts["vacancy Na"], counts["vacancy Cl"][0]
     assert (n, m) == (whole - 1, whole) and counts["divacancy"] == [whole - 1, whole - 1]
-    hole = novel._closest(found["interstitial Al"])
+    hole = detection._closest(found["interstitial Al"])
     assert 1.7 < hole <= 4.05 / 2  # the octahedral hole
     assert per_atom(found["strained +5 %"]) / per_atom(found["strained -5 %"]) == pytest.approx((1.05 / 0.95) ** 3)
 
@@ -110,7 +110,7 @@ def test_molecules_of_the_training():
     wanted.frames = [{**labelled, "info": {"config_type": "methanol"}}]
     groups = [f["group"] for f in novel.made(wanted)[0]]
     molecules = sorted(g for g in groups if g.startswith("molecule "))
-    assert molecules == [f"molecule {name}" for name in ("acetic_acid", "benzene", "ethanol") for _ in range(4)]
+    assert molecules == [f"molecule {name}" for name in ("acetic_acid", "benzene", "ethanol") for _ in range(8)]
     assert "liquid: strained +5 %" in groups and "another: cluster in vacuum" in groups
 
 
@@ -151,7 +151,7 @@ def job(model, teacher=None, unit="eV/A"):
         work=keep,
         trajectory=trajectory,
         steps=lambda system, ps: 100,
-        settings={"hot": 1.0},
+        settings={"hot": 1.0, "measure": ["uncertainty"]},
         no_teacher="no teacher",
         held_out=lambda: [{**f, "forces": np.zeros((len(f["elements"]), 3))} for f in held],
     )
@@ -163,39 +163,73 @@ def rows(found):
 
 def test_table():
     """An uncertainty that is the error finds all; one that is the same everywhere finds nothing."""
-    found = rows(novel.measure(job(Side(0.1))))
+    found = rows(detection.measure(job(Side(0.1))))
     area, flagged = found["roc_area", "all"], found["flagged", "all"]
     assert area["value"] == 1.0 and area["high"] == 1.0
     assert flagged["value"] == 100.0 and found["false_alarms", "held out"]["value"] == 0.0
     assert found["uncertainty_slope", "held out"]["value"] == pytest.approx(1.0, abs=0.05)
     assert found["novel_forces", "crystal: surface 110"]["value"] == pytest.approx(100, rel=0.05)
-    blind = rows(novel.measure(job(Side(0.1, sure=0.01))))
+    blind = rows(detection.measure(job(Side(0.1, sure=0.01))))
     assert blind["roc_area", "all"]["value"] == 0.5 and blind["flagged", "all"]["value"] == 0.0
-    afraid = rows(novel.measure(job(Side(0.1, sure=0.03))))
+    afraid = rows(detection.measure(job(Side(0.1, sure=0.03))))
     assert afraid["false_alarms", "held out"]["value"] == 100.0
-    good = rows(novel.measure(job(Side(0.01))))  # no frame has a large error
+    good = rows(detection.measure(job(Side(0.01))))  # no frame has a large error
     assert good["roc_area", "all"]["value"] is None and good["flagged", "crystal: bcc"]["value"] == 0.0
 
 
 def test_intervals_of_different_frames():
-    """Copies of a structure and frames of one held-out run count once."""
-    found = rows(novel.measure(job(Side(0.1))))
+    """Copies of a structure count each, frames of one held-out run once."""
+    found = rows(detection.measure(job(Side(0.1))))
     kinds = [group for quantity, group in found if quantity == "flagged" and group != "all"]
-    z2 = 1.96**2
-    assert found["roc_area", "all"]["low"] == pytest.approx(1 / (1 + z2 / min(20, len(kinds))))
-    assert found["flagged", "all"]["low"] == pytest.approx(100 / (1 + z2 / len(kinds)))
+    z2, n = 1.96**2, 8 * len(kinds)
+    assert found["roc_area", "all"]["low"] == pytest.approx(1 / (1 + z2 / 20))
+    assert found["flagged", "all"]["low"] == pytest.approx(100 / (1 + z2 / n))
     assert all("low" not in found["flagged", group] for group in kinds)
-    assert found["false_alarms", "held out"]["high"] == pytest.approx(100 * z2 / 20 / (1 + z2 / 20))
+    assert found["false_alarms", "all"]["high"] == pytest.approx(100 * z2 / 20 / (1 + z2 / 20))
     one = job(Side(0.1))
     held = one.held_out()
     one.held_out = lambda: [{**f, "info": {"trajectory": f"run {k % 2}"}} for k, f in enumerate(held)]
-    alarms = rows(novel.measure(one))["false_alarms", "held out"]
+    alarms = rows(detection.measure(one))["false_alarms", "all"]
     assert alarms["high"] == pytest.approx(100 * z2 / 2 / (1 + z2 / 2))
+    copies = job(Side(0.1))  # of an item of a recipe: structures of their own
+    more = {"info": {"trajectory": "3-strained", "config_type": "strained"}}
+    copies.held_out = lambda: [{**f, **more} for f in held]
+    alarms = rows(detection.measure(copies))["false_alarms", "all"]
+    assert alarms["high"] == pytest.approx(100 * z2 / 20 / (1 + z2 / 20))
+
+
+def test_alarms_of_own_runs(monkeypatch):
+    """They count as many frames as do not depend on each other; an alarm in every tenth of them is seen."""
+    wanted = job(Side(0.0))
+    wanted.settings = {"hot": 1.0, "measure": None}
+    frame = wanted.systems[0].frame
+
+    class Known(Side):  # the uncertainty of a frame is its key `u`
+        def evaluate(self, frames):
+            found = super().evaluate(frames)
+            return [{**r, "uncertainties": np.full(len(r["forces"]), f.get("u", 0.001))} for r, f in zip(found, frames)]
+
+    def states(u):
+        corner = types.SimpleNamespace(group="Al 840 K")
+        frames = [{**frame, "group": "own", "run": k % 4, "u": x} for k, x in enumerate(u)]
+        monkeypatch.setattr(own_runs, "states", lambda job: [(corner, True)])
+        monkeypatch.setattr(own_runs, "runs", lambda *_: None)
+        monkeypatch.setattr(own_runs, "chosen", lambda *_: frames)
+        return rows(detection.measure(wanted))
+
+    wanted.model = Known(0.1)
+    rng = np.random.default_rng(1)
+    quiet = states(rng.uniform(0.001, 0.01, 800))["false_alarms", "all"]
+    assert quiet["value"] == 0.0 and quiet["high"] < 1.0
+    loud = states(np.where(np.arange(800) % 10 == 3, 0.1, rng.uniform(0.001, 0.01, 800)))
+    assert loud["false_alarms", "Al 840 K"]["value"] == pytest.approx(10.0) and loud["false_alarms", "all"]["low"] > 5.0
+    slow = states(np.repeat(rng.uniform(0.001, 0.01, 8), 100))["false_alarms", "all"]  # a frame counts once
+    assert slow["value"] == 0.0 and slow["high"] > 5.0
 
 
 def test_hot_runs():
     """A run that fails, or that has no frame, is a row that says why."""
-    found = rows(novel.measure(job(Side(0.1))))
+    found = rows(detection.measure(job(Side(0.1))))
     assert found["novel_forces", "crystal: 600 K"]["note"] == "LAMMPS is not there"
     frame = job(Side()).systems[0].frame
     for n, note in ((0, "the run has no frame"), (30, "12 frames, error")):
@@ -203,7 +237,7 @@ def test_hot_runs():
         x = np.repeat(frame["positions"][None], n, 0)
         found = types.SimpleNamespace(positions=x, cells=np.repeat(frame["cell"][None], n, 0))
         run.trajectory = lambda *_, found=found, **__: found
-        assert rows(novel.measure(run))["novel_forces", "crystal: 600 K"]["note"].startswith(note)
+        assert rows(detection.measure(run))["novel_forces", "crystal: 600 K"]["note"].startswith(note)
 
 
 def test_lost_frames():
@@ -218,10 +252,10 @@ def test_lost_frames():
             return super().evaluate(frames)
 
     close.teacher = Refusing(0.0)
-    found = rows(novel.measure(close))
-    assert found["novel_forces", "crystal: bcc"]["note"].endswith("; 1 of 4 frames: refused by the teacher")
+    found = rows(detection.measure(close))
+    assert found["novel_forces", "crystal: bcc"]["note"].endswith(", 1 of 8 frames: refused by the teacher")
     hole = found["novel_forces", "crystal: interstitial Al"]
-    assert hole["value"] is None and hole["note"] == "4 of 4 frames: atoms too close"
+    assert hole["value"] is None and hole["note"] == "8 of 8 frames: atoms too close"
 
 
 def test_what_cannot_be_measured():
@@ -233,11 +267,11 @@ def test_what_cannot_be_measured():
         if unit is None:
             del wanted.head["uncertainty"]
         with pytest.raises(NotMeasured, match=text):
-            novel.measure(wanted)
+            detection.measure(wanted)
     of_file = Side(0.0)
     of_file.kind = "labels"
     with pytest.raises(NotMeasured, match="a file of labels cannot evaluate new structures"):
-        novel.measure(job(Side(0.1), of_file))
+        detection.measure(job(Side(0.1), of_file))
 
     class Refusing(Side):
         def evaluate(self, frames):
@@ -245,11 +279,11 @@ def test_what_cannot_be_measured():
                 raise NotMeasured("no surfaces")
             return super().evaluate(frames)
 
-    found = rows(novel.measure(job(Side(0.1), Refusing(0.0))))
+    found = rows(detection.measure(job(Side(0.1), Refusing(0.0))))
     values = {group: r["value"] for (quantity, group), r in found.items() if quantity == "novel_forces"}
     assert values["crystal: bcc"] and values["crystal: surface 110"] is None
-    assert found["novel_forces", "crystal: surface 110"]["note"] == "4 of 4 frames: refused by the teacher"
+    assert found["novel_forces", "crystal: surface 110"]["note"] == "8 of 8 frames: refused by the teacher"
     with pytest.raises(NotMeasured, match="no structure unlike those of the training that the teacher evaluates"):
         refuse = Side(0.0)
         refuse.evaluate = lambda frames: (_ for _ in ()).throw(NotMeasured("no"))
-        novel.measure(job(Side(0.1), refuse))
+        detection.measure(job(Side(0.1), refuse))

@@ -123,14 +123,15 @@ def test_split():
 
 
 def test_frames_that_depend_on_each_other():
-    """Those of a held-out trajectory count once, as those of a group of others."""
+    """Those of a trajectory count once."""
     block, tensors, _ = uncertainty.fit(rows_of(400), rows_of(100, seed=1))
     held, far = (with_uncertainties(rows_of(20, s, seed=4), tensors) for s in (1.0, 4.0))
-    assert uncertainty.judge(block["limit"], held, far)["different"] == {"far": 1, "near": 20, "held": 20}
+    assert uncertainty.judge(block["limit"], held, far)["different"] == {"far": 20, "near": 20, "held": 20}
+    run = [{**r, "trajectory": "hot"} for r in far]
+    assert uncertainty.judge(block["limit"], held, run)["different"]["far"] == 1
     for k, r in enumerate(held):
         r["trajectory"] = f"run {k % 3}"
-    far[0]["group"] = "another"
-    assert uncertainty.judge(block["limit"], held, far)["different"] == {"far": 2, "near": 3, "held": 3}
+    assert uncertainty.judge(block["limit"], held, far)["different"] == {"far": 20, "near": 3, "held": 3}
 
 
 # ---- files -----------------------------------------------------------------------------------------------------------

@@ -1,31 +1,27 @@
-"""Uncertainty: predicted against true force errors on held-out frames, and how well structures unlike those of the
-training are found. The teacher labels them: surfaces, defects, other lattices, strain, twice the temperature, clusters,
+"""Structures unlike those of the training: surfaces, defects, other lattices, strain, twice the temperature, clusters,
 other molecules."""
 
 import numpy as np
 
 from ..convert.short_range import RADII
 from ..model import structures
-from ..train import dataset, defects, lattices
+from ..train import defects, lattices
 from ..train.build import disturbed
 from ..train.extxyz import tag
-from ..train.labels import structure_key
-from . import lattice, polymorphs, uncertainty
+from . import lattice, polymorphs
 from .correlations import vectors
 from .job import attempt
-from .rows import missing, row
+from .rows import missing
 from .systems import formula
-from .work import NotMeasured
 
-COPIES = 4  # of each structure, rattled
-RATTLE = 0.05  # A
+RATTLES = (0.05, 0.1, 0.2, 0.3)  # A, of the copies of each structure
+COPIES = 2  # of each structure and rattle
 STRAIN = 0.05
 SLAB = 8.0  # A, at least, of a slab and of its sides
 HOT_FRAMES = 12
 BOND = 1.45  # times the sum of two radii: a bond, at most
 SHELLS = 1.7  # times the nearest distance: fcc has 18 atoms there, hcp 20
 ALIKE = 0.03  # of the nearest distance: lattices that differ by less are one
-CLOSEST = 0.8  # of the shortest distance of the training: closer atoms are seen without an uncertainty
 FACES = {"100": np.eye(3), "110": [[0, 0, 1], [1, -1, 0], [1, 1, 0]], "111": [[1, -1, 0], [1, 1, -2], [1, 1, 1]]}
 
 
@@ -198,13 +194,8 @@ def _hot(job, system):
         return [], missing("novel_forces", group, why or "the run has no frame")
     chosen = np.unique(np.linspace(len(found.positions) // 5, len(found.positions) - 1, HOT_FRAMES).astype(int))
     cells = found.cells if system.frame["cell"] is not None else [None] * len(found.positions)
-    hot = {**system.frame, "group": group, "name": f"{t:g} K"}
+    hot = {**system.frame, "group": group, "name": f"{t:g} K", "run": group}
     return [{**hot, "positions": found.positions[k], "cell": cells[k]} for k in chosen], None
-
-
-def _closest(frame):
-    """The shortest distance, A; infinite beyond that of dataset.shortest_of."""
-    return min(dataset.shortest_of([frame], sorted(set(frame["elements"]))).values(), default=np.inf)
 
 
 def made(job):
@@ -217,113 +208,6 @@ def made(job):
         structures_of += of_molecules(set(job.head["elements"]), known_formulas(job))
     out = []
     for name, frame in structures_of:
-        out += [{**disturbed({**frame, "source": name}, k, 0.0, RATTLE, 1), "group": name} for k in range(COPIES)]
+        for k, rattle in enumerate(np.repeat(RATTLES, COPIES)):
+            out.append({**disturbed({**frame, "source": name}, k, 0.0, rattle, 1), "group": name})
     return out + [f for frames, _ in hot for f in frames], [gone for _, gone in hot if gone]
-
-
-def _lost(frames, close, refused):
-    """{group: words on its frames that are not measured, and whether there are none left}."""
-    out = {}
-    groups = [f["group"] for f in frames]
-    for group in dict.fromkeys(groups):
-        n, parts, left = groups.count(group), [], groups.count(group)
-        for gone, why in ((close, "atoms too close"), (refused, "refused by the teacher")):
-            k = sum(f["group"] == group for f in gone)
-            parts, left = parts + ([f"{k} of {n} frames: {why}"] if k else []), left - k
-        if parts:
-            out[group] = ", ".join(parts), not left
-    return out
-
-
-def _labels(job, frames):
-    """Forces of the teacher, None where it refuses a frame; kept."""
-
-    def do(_):
-        found = [attempt(job.teacher.evaluate, [frame]) for frame in frames]
-        return {"forces": [None if one is None else one[0]["forces"] for one, _ in found]}
-
-    inputs = [job.teacher.identity["static"], [structure_key(f) for f in frames]]
-    return job.work.step("teacher-novel", inputs, do)["forces"]
-
-
-def _rows(job, frames, forces):
-    """Rows as of uncertainty.evaluate: errors and uncertainties of the atoms of each frame."""
-    out = []
-    for frame, other, mine in zip(frames, forces, job.model.evaluate(frames)):
-        if other is not None:
-            off = uncertainty.force_errors(mine["forces"], np.array(other))
-            more = {"group": frame["group"], "trajectory": tag(frame, "trajectory")}
-            out.append({"errors": off, "uncertainties": mine["uncertainties"], **more})
-    return out
-
-
-def measure(job):
-    block, name = job.head.get("uncertainty"), job.head["name"]
-    if not block:
-        raise NotMeasured(f"the model has no uncertainty of atoms: `mlff uncertainty {name} LABELS.xyz` [mlff-44]")
-    if block["unit"] != "eV/A":
-        raise NotMeasured(
-            f"the uncertainty is relative: give labels with forces to `mlff uncertainty {name} LABELS.xyz`"
-        )
-    if job.teacher is None:
-        raise NotMeasured(job.no_teacher)
-    if job.teacher.kind == "labels":
-        raise NotMeasured("a file of labels cannot evaluate new structures")
-    test = [{**f, "group": "held out"} for f in job.held_out()]
-    frames, gone = made(job)
-    least = CLOSEST * float(job.head.get("domain", {}).get("min_distance") or 0.0)
-    is_close = [_closest(f) <= least for f in frames]
-    close, asked = ([f for f, yes in zip(frames, is_close) if yes == wanted] for wanted in (True, False))
-    forces = _labels(job, asked)
-    others = _rows(job, asked, forces)
-    if not others:
-        raise NotMeasured("there is no structure unlike those of the training that the teacher evaluates")
-    rows = _rows(job, test, [f["forces"] for f in test])
-    found = uncertainty.judge(float(block["limit"]), rows, others)
-    lost = _lost(frames, close, [f for f, one in zip(asked, forces) if one is None])
-    gone += [missing("novel_forces", group, why) for group, (why, none_left) in lost.items() if none_left]
-    return {"rows": _table(found, lost) + gone, "figures": [_figure(found)]}
-
-
-def share(quantity, group, value, n, factor=1.0, **more):
-    """A row of a share of n frames that do not depend on each other, with Wilson's interval."""
-    if value is None or not n:
-        return missing(quantity, group, more.get("note") or "there is none")
-    z2 = 1.96**2
-    middle, half = (value + z2 / 2 / n) / (1 + z2 / n), 1.96 * (value * (1 - value) / n + z2 / 4 / n**2) ** 0.5
-    low, high = (factor * (middle + s * half / (1 + z2 / n)) for s in (-1, 1))
-    return row(quantity, group, factor * value, (high - low) / 2, low=max(0.0, low), high=min(factor, high), **more)
-
-
-def _table(found, lost):
-    """lost: as of _lost."""
-    n = found["different"]
-    far = f"{found['far']} frames with a force error above {uncertainty.FAR:g} times the held-out one"
-    limit = f"limit {1000 * found['limit']:.3g} meV/A"
-    out = [
-        share("roc_area", "all", found["roc_area"], min(n["far"], n["near"]), note=far),
-        share("flagged", "all", found["found"], n["far"], 100.0, note=far),
-        share("false_alarms", "held out", found["false_alarms"], n["held"], 100.0, note=limit),
-        row("uncertainty_slope", "held out", found["calibration"]["slope"]),
-    ]
-    for g in found["groups"]:
-        if g["kind"] == "other":
-            note = f"{g['frames']} frames, error {g['error_ratio']:.3g} times the held-out one, largest uncertainty "
-            note += f"{1000 * g['largest']:.3g} meV/A (median)"
-            note += f"; {lost[g['group']][0]}" if g["group"] in lost else ""
-            out.append(row("novel_forces", g["group"], 1000 * g["error"], note=note))
-            out.append(row("flagged", g["group"], 100 * g["flagged"]))
-    return out
-
-
-def _figure(found):
-    x, y = 1000 * np.reshape(found["calibration"]["curve"], (-1, 2)).T
-    return {
-        "kind": "lines",
-        "title": "Expected and true force error of atoms, held out",
-        "x_label": "expected (meV/A)",
-        "y_label": "true (meV/A)",
-        "curves": [{"label": "model", "x": x, "y": y}, {"label": "equal", "x": x, "y": x}],
-        "dots": True,
-        "log": True,
-    }

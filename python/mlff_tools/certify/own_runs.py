@@ -41,7 +41,8 @@ def states(job):
     return out
 
 
-def _runs(job, corner, of_lifetime, n_corners):
+def runs(job, corner, of_lifetime, n_corners):
+    """Trajectories of a state: those of the lifetime where it is measured."""
     measured = job.settings["measure"]
     if of_lifetime and (measured is None or "lifetime" in measured):
         return lifetime.lives(job, corner, lifetime.steps_of(job, corner, n_corners))
@@ -123,7 +124,7 @@ def _missing(corner, why):
 
 def _state(job, corner, of_lifetime, n_corners):
     """Rows of a state."""
-    frames = chosen(corner, _runs(job, corner, of_lifetime, n_corners))
+    frames = chosen(corner, runs(job, corner, of_lifetime, n_corners))
     if not frames:
         return _missing(corner, Failure("the runs have no frame before they fail"))
     labels, why = _labels(job, corner, frames)

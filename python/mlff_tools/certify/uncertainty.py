@@ -206,9 +206,9 @@ def calibration(rows):
 
 
 def different(held, others):
-    """Number of frames that do not depend on each other: one of a held-out trajectory, one of a group of others."""
-    own = {r.get("trajectory") or id(r) for r in held}
-    return len(own) + len({r["group"] for r in others})
+    """Number of frames that do not depend on each other, of the kinds that there are: one of each trajectory, and those
+    without one."""
+    return len({r.get("trajectory") or id(r) for r in held + others})
 
 
 def judge(limit, held, others):
