@@ -7,7 +7,8 @@ import helpers
 import numpy as np
 import pytest
 
-from mlff_tools.certify import defects, job, lattice, neb, polymorphs, systems, work
+from mlff_tools.certify import crystals, defects, faults, job, lattice, neb, polymorphs, surfaces, systems, work
+from mlff_tools.certify.rows import NOT, verdict
 from mlff_tools.certify.sides import Side
 from mlff_tools.model import lammps, modelfile
 from mlff_tools.train import lattices
@@ -69,6 +70,18 @@ class Pairs:
         pass
 
 
+class Bain(Pairs):
+    """Pairs whose bcc cell of two atoms is relaxed at c/a = sqrt(2), where it is fcc."""
+
+    def _one(self, f):
+        cell = f["cell"]
+        if len(f["elements"]) != 2 or np.abs(cell - np.diag(np.diag(cell))).max() > 0.1:
+            return super()._one(f)
+        off = np.diag(cell) - 16 ** (1 / 3) * np.array([1.0, 1.0, 2**0.5]) * 2 ** (1 / 3 - 1 / 6)
+        stress = np.diag(np.diag(cell) * off) / abs(np.linalg.det(cell))
+        return {"energy": 0.5 * float(off @ off), "forces": np.zeros((2, 3)), "stress": stress, "atom_energies": None}
+
+
 def _lammps(commands, elements):
     try:
         lmp = lammps.find_lmp()
@@ -104,9 +117,9 @@ ONE = ("fcc", "hcp", "bcc", "sc", "diamond", "dhcp", "hexagonal diamond", "beta-
 def test_lattices_are_told_apart():
     for mine in ONE:
         unit = polymorphs.made(mine, ["Al"], 16.0)
-        helpers.assert_near(polymorphs.volume_of(unit), 16.0, 1e-9, mine)
-        assert [k for k in ONE if polymorphs.alike(unit, polymorphs.made(k, ["Al"], 20.0))] == [mine]
-        assert [k for k in ONE if polymorphs.alike(unit, polymorphs.made(k, ["Al"], 16.0), polymorphs.KEPT)] == [mine]
+        helpers.assert_near(lattice.volume_of(unit), 16.0, 1e-9, mine)
+        assert [k for k in ONE if lattice.alike(unit, polymorphs.made(k, ["Al"], 20.0))] == [mine]
+        assert [k for k in ONE if lattice.alike(unit, polymorphs.made(k, ["Al"], 16.0), lattice.KEPT)] == [mine]
     for mine in polymorphs.COMPOUNDS:
         assert polymorphs.recognized(polymorphs.made(mine, ["Cl", "Na"], 22.0))[0] == mine
 
@@ -137,6 +150,37 @@ def test_pairs_that_do_not_see_the_third_shell(tmp_path):
     helpers.assert_near([teacher["crystal: hcp"], teacher["crystal: dhcp"]], [5, 2.5], 0.5, "meV/atom")
     assert energy["crystal: bcc"] > 50
     assert values(found, "polymorph_order") == {"crystal": "different"}
+
+
+@pytest.mark.parametrize("lost", ["model", "teacher", "both"])
+def test_a_lattice_that_becomes_another_is_not_compared(lost, tmp_path):
+    """A student that loses what its teacher keeps fails; what the teacher loses has no bars."""
+    model, teacher = Pairs() if lost == "teacher" else Bain(), Pairs() if lost == "model" else Bain()
+    with certified(tmp_path, lattices.crystal("fcc", ["Al"], 4.0), model, teacher) as made:
+        rows = {(r["quantity"], r["group"]): r for r in polymorphs.measure(made)["rows"]}
+    bcc, order = rows["polymorph_energy", "crystal: bcc"], rows["polymorph_order", "crystal"]
+    if lost == "model":
+        assert verdict(bcc, 1e9) == ("FAIL", "became another lattice, which the teacher's does not")
+        assert verdict(order, "same") == ("FAIL", "bcc: became another lattice, which the teacher's does not")
+        return
+    assert bcc["value"] is None and bcc["applies"] is False
+    assert bcc["note"] == "the teacher's became another lattice: there is nothing to compare"
+    assert order["value"] == "same" and "bcc" not in order["note"]
+
+
+@pytest.mark.parametrize("lost", ["model", "teacher"])
+def test_a_crystal_that_becomes_another_lattice_is_not_compared(lost, tmp_path):
+    """Its length alone would pass a bar."""
+    sides = (Bain(), Pairs()) if lost == "model" else (Pairs(), Bain())
+    why = "the crystal became another lattice, which the teacher's does not"
+    why = why if lost == "model" else "the teacher's crystal became another lattice: there is nothing to compare"
+    with certified(tmp_path, lattices.crystal("bcc", ["Fe"], 3.2), *sides) as made:
+        rows = [r for do in (crystals, polymorphs, faults, surfaces) for r in do.measure(made)["rows"]]
+        rows += [r for do in (crystals.phonons, defects.vacancy) for r in do(made)["rows"]]
+    assert len(rows) == 9
+    for r in rows:
+        assert r["value"] is None and r["note"] == why
+        assert verdict(r, "same" if r["quantity"] == "polymorph_order" else 1e9)[0] == {"model": "FAIL"}.get(lost, NOT)
 
 
 def test_order_of_lattices():

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from test_certify_defects import SILICON, Pairs, _lammps, certified, values
 
-from mlff_tools.certify import faults, polymorphs, surfaces
+from mlff_tools.certify import faults, lattice, polymorphs, surfaces
 from mlff_tools.train import lattices
 from mlff_tools.train.process import TeacherError
 
@@ -70,7 +70,7 @@ def test_planes_of_lattices(name, words):
     for plane in words:
         frames = faults.path(name, unit, plane)
         assert len(frames) == 6 and 8 < len(frames[0]["elements"]) < 25 and frames[0]["cell"][2, 2] > faults.HEIGHT
-        near = polymorphs._neighborhoods
+        near = lattice._neighborhoods
         helpers.assert_near(near(frames[-1])[0][0][1], near(unit)[0][0][1], 1e-6, f"{name} {plane}")
 
 

@@ -5,6 +5,7 @@ import numpy as np
 from . import lattice, vibrations
 from .job import attempt
 from .rows import missing, row
+from .work import Failure
 
 FARTHER = 3.0  # times the displacement of phonons, to see whether they depend on it
 HARMONIC = 0.03
@@ -38,8 +39,23 @@ def _cell(job, side, system):
     return {"lengths": lengths, "eos": eos, "elastic": elastic or {}, "why": why}
 
 
+def apart(job, system):
+    """Why the crystals of model and teacher cannot be compared: they are different lattices. Else None."""
+    if job.teacher is None:
+        return None
+    (mine, _), (theirs, _) = (attempt(relaxed, job, side, system) for side in job.sides)
+    if mine is None or theirs is None or lattice.alike(mine[0], theirs[0], lattice.KEPT):
+        return None
+    if lattice.alike(system.unit, theirs[0], lattice.KEPT):
+        return Failure("the crystal became another lattice, which the teacher's does not")
+    return "the teacher's crystal became another lattice: there is nothing to compare"
+
+
 def both(job, system, do):
-    """[(found, why)] of the model and the teacher."""
+    """[(found, why)] of the model and the teacher, whose crystals are one lattice."""
+    why = apart(job, system)
+    if why:
+        return [(None, why), (None, why)]
     out = [attempt(do, job, side, system) for side in job.sides]
     return out if job.teacher else [*out, (None, job.no_teacher)]
 

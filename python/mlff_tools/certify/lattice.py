@@ -16,6 +16,10 @@ LONGEST = 0.1  # A, of one step of an atom
 COLLAPSED = 1.0  # eV/A, left after all steps
 STIFF, SOFTEST = 20.0, 0.01  # eV/A^2: where the Hessian begins, and the least that divides a force
 
+REACH = 2.3  # cube roots of the volume per atom: within it common lattices differ
+SAME = 0.01  # of that length: distances in one lattice
+KEPT = 0.1  # the same after a relaxation, in which c/a may change
+
 
 class NotRelaxed(Exception):
     """A relaxation that did not converge. The text contains its state. collapsed: whether forces are left that no
@@ -55,6 +59,44 @@ def nearest_distance(frame):
     d = frame["positions"][1:] - frame["positions"][0]
     d -= np.round(d @ np.linalg.inv(frame["cell"])) @ frame["cell"]
     return float(np.linalg.norm(d, axis=1).min())
+
+
+def volume_of(frame):
+    """A^3 per atom."""
+    return abs(np.linalg.det(frame["cell"])) / len(frame["elements"])
+
+
+def _neighborhoods(frame):
+    """[n atoms] of sorted (other element, distance over the cube root of the volume per atom) within REACH."""
+    length = volume_of(frame) ** (1 / 3)
+    n = [int(np.ceil(REACH * length / w)) + 1 for w in widths(frame["cell"])]
+    shifts = np.array(list(itertools.product(*[range(-k, k + 1) for k in n]))) @ frame["cell"]
+    out, x, names = [], frame["positions"], np.array(frame["elements"])
+    for k in range(len(x)):
+        d = np.linalg.norm((x - x[k])[:, None] + shifts, axis=-1) / length
+        near = (d > 1e-6) & (d < REACH)
+        other = np.broadcast_to((names != names[k])[:, None], d.shape)
+        out.append(sorted(zip(other[near].tolist(), d[near].tolist())))
+    return out
+
+
+def _matches(a, b, tolerance):
+    """Whether two neighborhoods are one, up to atoms at the border of REACH."""
+    for kind in (False, True):
+        mine, theirs = (np.array([d for other, d in n if other == kind]) for n in (a, b))
+        shared = min(len(mine), len(theirs))
+        rest = np.concatenate([mine[shared:], theirs[shared:]])
+        off = np.abs(mine[:shared] - theirs[:shared]).max(initial=0)
+        if off > tolerance or rest.min(initial=REACH) < REACH - 2 * tolerance:
+            return False
+    return True
+
+
+def alike(frame, other, tolerance=SAME):
+    """Whether each atom of either frame has the neighbors of an atom of the other, up to a change of scale."""
+    a, b = _neighborhoods(frame), _neighborhoods(other)
+    inside = lambda one, two: all(any(_matches(x, y, tolerance) for y in two) for x in one)
+    return inside(a, b) and inside(b, a)
 
 
 class _Descent:

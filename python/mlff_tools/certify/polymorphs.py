@@ -9,12 +9,10 @@ from ..train.defects import stacking
 from . import lattice
 from .crystals import both, relaxed
 from .job import attempt
+from .lattice import KEPT, alike, volume_of
 from .rows import missing, row
-from .work import NotMeasured
+from .work import Failure, NotMeasured
 
-REACH = 2.3  # cube roots of the volume per atom: within it all lattices here differ
-SAME = 0.01  # of that length: distances in one lattice
-KEPT = 0.1  # the same after a relaxation, in which c/a may change
 SPLIT = 2e-3  # eV/atom: lattices that the teacher separates by less have no order
 TIE = 1e-4  # eV/atom: those that the model separates by less are equal
 METALS = ("fcc", "hcp", "dhcp", "bcc", "sc")
@@ -46,44 +44,6 @@ def made(name, elements, volume):
     return lattices.crystal(name, elements, lattices.constant_of(name, volume))
 
 
-def volume_of(frame):
-    """A^3 per atom."""
-    return abs(np.linalg.det(frame["cell"])) / len(frame["elements"])
-
-
-def _neighborhoods(frame):
-    """[n atoms] of sorted (other element, distance over the cube root of the volume per atom) within REACH."""
-    length = volume_of(frame) ** (1 / 3)
-    n = [int(np.ceil(REACH * length / w)) + 1 for w in lattice.widths(frame["cell"])]
-    shifts = np.array(list(itertools.product(*[range(-k, k + 1) for k in n]))) @ frame["cell"]
-    out, x, names = [], frame["positions"], np.array(frame["elements"])
-    for k in range(len(x)):
-        d = np.linalg.norm((x - x[k])[:, None] + shifts, axis=-1) / length
-        near = (d > 1e-6) & (d < REACH)
-        other = np.broadcast_to((names != names[k])[:, None], d.shape)
-        out.append(sorted(zip(other[near].tolist(), d[near].tolist())))
-    return out
-
-
-def _matches(a, b, tolerance):
-    """Whether two neighborhoods are one, up to atoms at the border of REACH."""
-    for kind in (False, True):
-        mine, theirs = (np.array([d for other, d in n if other == kind]) for n in (a, b))
-        shared = min(len(mine), len(theirs))
-        rest = np.concatenate([mine[shared:], theirs[shared:]])
-        off = np.abs(mine[:shared] - theirs[:shared]).max(initial=0)
-        if off > tolerance or rest.min(initial=REACH) < REACH - 2 * tolerance:
-            return False
-    return True
-
-
-def alike(frame, other, tolerance=SAME):
-    """Whether each atom of either frame has the neighbors of an atom of the other, up to a change of scale."""
-    a, b = _neighborhoods(frame), _neighborhoods(other)
-    found = np.array([[_matches(x, y, tolerance) for y in b] for x in a])
-    return bool(found.any(0).all() and found.any(1).all())
-
-
 def recognized(frame):
     """(lattice, its unit cell [as lattices.crystal has it] with the frame's volume) of a crystal; NotMeasured for
     others. hcp keeps its c/a only if the frame is its cell of two atoms."""
@@ -109,7 +69,7 @@ def cell_of(job, side, system):
 
 
 def _polymorphs(job, side, system):
-    """{lattice: {energy: eV/atom above the crystal, why}}"""
+    """{lattice: {energy: eV/atom above the crystal, frame, kept: whether it stayed this lattice} or {why}}"""
     own, unit, energy = cell_of(job, side, system)
     elements, volume = sorted(set(unit["elements"])), volume_of(unit)
     out = {}
@@ -120,12 +80,29 @@ def _polymorphs(job, side, system):
 
         def do(evaluate, start=start):
             frame, label = lattice.relax(evaluate, [start], cell=True)[0]
-            kept = alike(frame, start, KEPT)
-            return {"energy": label["energy"] / len(start["elements"]) - energy, "kept": kept}
+            return {"energy": label["energy"], "positions": frame["positions"], "cell": frame["cell"]}
 
-        found, why = attempt(job.static, side, system, f"polymorph {name}", do)
-        out[name] = {"why": why} if found is None else found
+        found, why = attempt(job.static, side, system, f"lattice {name}", do)
+        if found is None:
+            out[name] = {"why": why}
+            continue
+        frame = {**start, "positions": np.array(found["positions"]), "cell": np.array(found["cell"])}
+        above = found["energy"] / len(start["elements"]) - energy
+        out[name] = {"energy": above, "frame": frame, "kept": alike(frame, start, KEPT)}
     return out
+
+
+def _apart(mine, other):
+    """(why two relaxed lattices have no energies to compare or None, whether bars apply)"""
+    if other.get("kept") is False:
+        return "the teacher's became another lattice: there is nothing to compare", False
+    if "why" in mine:
+        return mine["why"], True
+    if "energy" in other and not alike(mine["frame"], other["frame"], KEPT):
+        return Failure("became another lattice, which the teacher's does not"), True
+    if "energy" not in other and not mine["kept"]:
+        return "became another lattice", True
+    return None, True
 
 
 def order(mine, theirs):
@@ -153,6 +130,30 @@ def _order_row(system, own, mine, theirs, why):
     return row("polymorph_order", system.name, word, teacher="same", note=note)
 
 
+def _rows(system, own, mine, theirs, other_why):
+    """Energies of the lattices, then their order."""
+    rows, lost = [], [name for name, other in (theirs or {}).items() if other.get("kept") is False]
+    failed = None
+    for name, found in mine.items():
+        group, other = f"{system.name}: {name}", (theirs or {}).get(name, {})
+        why, applies = _apart(found, other)
+        if why:
+            rows.append(missing("polymorph_energy", group, why, applies=applies))
+            failed = failed or (Failure(f"{name}: {why}") if isinstance(why, Failure) else None)
+            continue
+        more = {"teacher_note": other.get("why") or other_why}
+        if "energy" in other:
+            more["teacher"] = 1000 * other["energy"]
+        rows.append(row("polymorph_energy", group, 1000 * found["energy"], **more))
+    if failed:
+        return [*rows, missing("polymorph_order", system.name, failed)]
+    if theirs and len(lost) == len(theirs):
+        why = "the teacher keeps none of the other lattices"
+        return [*rows, missing("polymorph_order", system.name, why, applies=False)]
+    pick = lambda found: found and {name: one for name, one in found.items() if name not in lost}
+    return [*rows, _order_row(system, own, pick(mine), pick(theirs), other_why)]
+
+
 def measure(job):
     rows = []
     for system in job.of_kind("crystal"):
@@ -160,18 +161,6 @@ def measure(job):
         if mine is None:
             rows += [missing(name, system.name, why) for name in ("polymorph_energy", "polymorph_order")]
             continue
-        for name, found in mine.items():
-            group, other = f"{system.name}: {name}", (theirs or {}).get(name, {})
-            if "why" in found:
-                rows.append(missing("polymorph_energy", group, found["why"]))
-                continue
-            more = {"teacher_note": other.get("why") or other_why}
-            if "energy" in other:
-                more["teacher"] = 1000 * other["energy"]
-            lost = [who for who, one in (("model", found), ("teacher", other)) if one.get("kept") is False]
-            if lost:
-                more["note"] = f"became another lattice: {' and '.join(lost)}"
-            rows.append(row("polymorph_energy", group, 1000 * found["energy"], **more))
         own, _, _ = cell_of(job, job.model, system)
-        rows.append(_order_row(system, own, mine, theirs, other_why))
+        rows += _rows(system, own, mine, theirs, other_why)
     return {"rows": rows, "figures": []}

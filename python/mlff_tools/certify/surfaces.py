@@ -6,7 +6,7 @@ from ..model.units import J_PER_M2
 from ..train import lattices
 from ..train.defects import area as area_of
 from . import novel
-from .crystals import relaxed
+from .crystals import apart, relaxed
 from .defects import force_row, relaxed_defect, shaken
 from .job import attempt
 from .polymorphs import cell_of
@@ -62,7 +62,8 @@ def _rows(job, system, miller, start, energy):
 def measure(job):
     rows = []
     for system in job.of_kind("crystal"):
-        found, why = attempt(cell_of, job, job.model, system)
+        why = apart(job, system)
+        found, why = (None, why) if why else attempt(cell_of, job, job.model, system)
         made = slabs(*found[:2]) if found else []
         if found is None:
             rows.append(missing("surface_energy", system.name, why))
