@@ -4,8 +4,9 @@ the published ones of Stillinger-Weber silicon."""
 import helpers
 import numpy as np
 import pytest
+from test_certify_defects import certified
 
-from mlff_tools.certify import crystals, lattice, vibrations
+from mlff_tools.certify import crystals, lattice, rows, vibrations
 from mlff_tools.model import lammps
 from mlff_tools.model.masses import MASS
 from mlff_tools.train import lattices
@@ -78,6 +79,48 @@ def test_elastic_constants_and_bulk_modulus_of_springs():
     found = lattice.equation_of_state(springs, fcc(1.004 * A))
     helpers.assert_near(found["scale"] * 1.004 * A, A, 1e-4 * A, "lattice constant")
     helpers.assert_near(found["bulk"], 2 / 3 * wanted, 0.02 * wanted, "bulk modulus")
+
+
+class Cell:
+    """A crystal whose energy is least in the cell with these vectors."""
+
+    def __init__(self, cell):
+        self.metric = np.array(cell, float) @ np.transpose(cell)
+        self.identity = {"kind": "test", "metric": self.metric.tolist()}
+
+    def label(self, frames):
+        return [self._one(f["elements"], f["cell"]) for f in frames]
+
+    def _one(self, elements, cell):
+        off = cell @ cell.T - self.metric
+        stress = 4 * cell.T @ off @ cell / abs(np.linalg.det(cell))
+        forces = np.zeros((len(elements), 3))
+        return {"energy": float((off**2).sum()), "forces": forces, "stress": stress, "atom_energies": None}
+
+    def close(self):
+        pass
+
+
+SHEAR = [[4, 0, 0], [0.04, 4, 0], [0, 0, 4]]  # 0.57 degrees
+
+
+@pytest.mark.parametrize(
+    "model, teacher, said",
+    [
+        (4 * np.eye(3), 4 * np.eye(3), {"a": "PASS"}),
+        (SHEAR, 4 * np.eye(3), {"a": "FAIL"}),
+        (4 * np.eye(3), SHEAR, {"a": "FAIL"}),
+        (SHEAR, SHEAR, {"a": "PASS"}),
+        (4 * np.eye(3), np.diag([4, 4.05, 4]), {"a": "PASS", "b": "FAIL"}),
+        (np.diag([4, 4, 4.05]), 4 * np.eye(3), {"a": "PASS", "c": "FAIL"}),
+    ],
+)
+def test_angles_and_all_lengths_of_cells_are_compared(model, teacher, said, tmp_path):
+    """Equal lengths of one side may differ on the other one."""
+    with certified(tmp_path, lattices.crystal("sc", ["Po"], 4.02), Cell(model), Cell(teacher)) as made:
+        found = [r for r in crystals.measure(made)["rows"] if r["quantity"] == "lattice_constant"]
+    assert {r["group"].split()[1]: rows.verdict(r, "0.2 %")[0] for r in found} == said
+    assert ("the angles of the cell are" in str(found[0].get("note"))) == (said["a"] == "FAIL")
 
 
 def test_phonons_of_springs():

@@ -9,6 +9,7 @@ from .work import Failure
 
 FARTHER = 3.0  # times the displacement of phonons, to see whether they depend on it
 HARMONIC = 0.03
+SHEARED = 0.2  # degrees: angles of a cell that differ by more are another cell, as lengths by 0.2 %
 MELTED = 0.25  # root mean square displacement over the distance of neighbors
 
 
@@ -36,7 +37,13 @@ def _cell(job, side, system):
     lengths = np.linalg.norm(frame["cell"], axis=1) * eos["scale"]
     constants = lambda evaluate: lattice.independent(lattice.elastic_constants(evaluate, frame))
     elastic, why = attempt(job.static, side, system, "elastic", constants)
-    return {"lengths": lengths, "eos": eos, "elastic": elastic or {}, "why": why}
+    return {
+        "lengths": lengths,
+        "angles": lattice.angles(frame["cell"]),
+        "eos": eos,
+        "elastic": elastic or {},
+        "why": why,
+    }
 
 
 def apart(job, system):
@@ -60,13 +67,33 @@ def both(job, system, do):
     return out if job.teacher else [*out, (None, job.no_teacher)]
 
 
-def _lengths(lengths):
-    """{axis: A}: equal lengths are one."""
-    names = {}
-    for axis, length in zip("abc", lengths):
-        if not any(abs(length - other) < 2e-3 for other in names.values()):
-            names[axis] = float(length)
-    return names
+def _axes(mine, other):
+    """Axes with lengths of their own: one of those that are equal for both sides."""
+    out = []
+    same = lambda lengths, i, k: abs(lengths[i] - lengths[k]) < 2e-3
+    for k in range(3):
+        if not any(all(same(found["lengths"], i, k) for found in (mine, other) if found) for i in out):
+            out.append(k)
+    return out
+
+
+def _sheared(mine, other):
+    """Words on angles of the cell that differ from the teacher's, or None."""
+    if other is None or np.abs(mine["angles"] - other["angles"]).max() <= SHEARED:
+        return None
+    words = lambda found: ", ".join(f"{x:.2f}" for x in found["angles"])
+    return f"the angles of the cell are {words(mine)} degrees, the teacher's {words(other)}"
+
+
+def _constants(system, mine, other, more):
+    """Rows of lengths, which fail where the angles of the cell are not the teacher's."""
+    why, rows = _sheared(mine, other), []
+    wrong = {"failed": True, "note": why} if why else {}
+    for k in _axes(mine, other):
+        teacher = None if other is None else float(other["lengths"][k])
+        value, group = float(mine["lengths"][k]), f"{system.name} {'abc'[k]}"
+        rows.append(row("lattice_constant", group, value, teacher=teacher, **more, **wrong))
+    return rows
 
 
 def measure(job):
@@ -78,9 +105,7 @@ def measure(job):
             rows += [missing(name, system.name, why) for name in names]
             continue
         more = {"teacher_note": other_why}
-        for axis, value in _lengths(mine["lengths"]).items():
-            teacher = None if other is None else float(other["lengths"]["abc".index(axis)])
-            rows.append(row("lattice_constant", f"{system.name} {axis}", value, teacher=teacher, **more))
+        rows += _constants(system, mine, other, more)
         teacher = None if other is None else other["eos"]["bulk"]
         rows.append(row("bulk_modulus", system.name, mine["eos"]["bulk"], teacher=teacher, **more))
         if mine["why"]:

@@ -49,6 +49,12 @@ def widths(cell):
     return 1 / np.linalg.norm(np.linalg.inv(cell), axis=0)
 
 
+def angles(cell):
+    """alpha, beta and gamma of a cell, degrees."""
+    unit = cell / np.linalg.norm(cell, axis=1)[:, None]
+    return np.degrees(np.arccos(np.clip([unit[1] @ unit[2], unit[0] @ unit[2], unit[0] @ unit[1]], -1, 1)))
+
+
 def times_for(cell, width):
     """How often a cell must be repeated to be so wide in each direction."""
     return [max(1, int(np.ceil(width / w - 1e-6))) for w in widths(cell)]
