@@ -184,12 +184,54 @@ def test_boxes_and_molecules_of_files(here):
     wanted, _, _ = read("H7O3F-xs.yaml")
     assert wanted.structures[0]["liquid"]["molecules"] == {"water": 6, wanted.name + "-molecule-1.xyz": 2}
     assert {"files", "liquid", "dimer", "molecule"} == kinds_of(wanted)
-    elements, x = structures.molecule("ethanol")
-    rows = "".join(f"{e} {a} {b} {c}\n" for e, (a, b, c) in zip(elements, x))
-    (here / "m.xyz").write_text(f"{len(elements)}\n\n{rows}")
+    _ethanol(here)
     write_only("m.xyz")
     wanted, _, _ = read("C2H6O-xs.yaml")
     assert wanted.kind == "molecule" and kinds_of(wanted) == {"files", "dimer"}
+
+
+def _ethanol(here):
+    elements, x = structures.molecule("ethanol")
+    rows = "".join(f"{e} {a} {b} {c}\n" for e, (a, b, c) in zip(elements, x))
+    (here / "m.xyz").write_text(f"{len(elements)}\n\n{rows}")
+
+
+@pytest.mark.parametrize("where", ["plan.teacher_time", "plan.seconds", "recipe_rounds.read", "write_bytes"])
+def test_an_interrupted_plan_leaves_nothing(where, here, monkeypatch):
+    """Neither its trials nor files of structures without their recipe."""
+    _ethanol(here)
+    write_bytes, seen = start.write_bytes, []
+
+    def interrupted(*words):
+        if where == "write_bytes" and words[0] != "C2H6O-xs.yaml":
+            return write_bytes(*words)
+        seen.extend(os.listdir())
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("mlff_tools.train.start.plan.teacher_time", lambda *_: (1e-4, {"kind": "mlff", "name": "a"}))
+    monkeypatch.setattr(f"mlff_tools.train.start.{where}", interrupted)
+    more = [] if where == "write_bytes" else ["--hours", "1"]
+    with pytest.raises(KeyboardInterrupt):
+        write_only("m.xyz", *more)
+    assert len(seen) > 1 and os.listdir() == ["m.xyz"]
+
+
+def test_files_of_a_killed_plan_are_used(here, monkeypatch):
+    """Those with another content are not overwritten."""
+    _ethanol(here)
+    monkeypatch.setattr("mlff_tools.train.start.plan.teacher_time", lambda *_: (1e-4, {"kind": "mlff", "name": "a"}))
+    write_only("m.xyz", "--hours", "1")
+    before = (here / "C2H6O-xs-molecule.xyz").read_text()
+    assert read("C2H6O-xs.yaml")[0].structures[0]["files"] == ["C2H6O-xs-molecule.xyz"]
+    assert sorted(os.listdir()) == ["C2H6O-xs-molecule.xyz", "C2H6O-xs.yaml", "m.xyz"]
+    os.remove("C2H6O-xs.yaml")
+    write_only("m.xyz")
+    assert (here / "C2H6O-xs-molecule.xyz").read_text() == before and os.path.exists("C2H6O-xs.yaml")
+    os.remove("C2H6O-xs.yaml")
+    (here / "C2H6O-xs-molecule.xyz").write_text("mine\n")
+    with pytest.raises(ModelError, match="C2H6O-xs-molecule.xyz exists and is not overwritten"):
+        write_only("m.xyz")
+    assert (here / "C2H6O-xs-molecule.xyz").read_text() == "mine\n" and len(os.listdir()) == 2
 
 
 def test_crystals_without_a_lattice(here):

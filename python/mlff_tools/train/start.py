@@ -3,6 +3,7 @@
 The kind of material is recognized (materials.py), the best teacher at hand is chosen, and the recipe is written
 (default_recipe.py), with structures that it reads from files. What exists is never overwritten."""
 
+import contextlib
 import fnmatch
 import os
 import shlex
@@ -153,7 +154,7 @@ def relaxed(ask, frame):
 
 
 class Files:
-    """Files of a recipe, which are written together at the end, none over another."""
+    """Files of a recipe, which are written together with it, none over another."""
 
     def __init__(self, name):
         self.name, self.texts = name, {}
@@ -164,12 +165,32 @@ class Files:
         self.texts[path] = "".join(extxyz.text(f) for f in build.filled(frames, path))
         return path
 
-    def write(self):
-        there = [path for path in self.texts if os.path.exists(path)]
-        if there:
-            raise ModelError(f"{there[0]} exists and is not overwritten: rename it or work in another folder")
+    def check(self):
+        """ModelError where another file has the name of one of these."""
         for path, text in self.texts.items():
-            write_bytes(path, text.encode())
+            if os.path.exists(path):
+                with open(path, "rb") as f:
+                    if f.read() != text.encode():
+                        raise ModelError(f"{path} exists and is not overwritten: rename it or work in another folder")
+
+    def write(self, path, recipe):
+        """Writes the files, then the recipe: all of them or none."""
+        self.check()
+        written = []
+        try:
+            for name, text in {**self.texts, path: recipe}.items():
+                if not os.path.exists(name):
+                    written.append(name)
+                    write_bytes(name, text.encode())
+        except BaseException:
+            _remove(written)
+            raise
+
+
+def _remove(paths):
+    for path in paths:
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(path)
 
 
 def _without_lattice(files, unit):
@@ -364,18 +385,30 @@ def _text(args, wanted, lines):
     return "\n".join(out) + "\n"
 
 
+def _renamed(value, names):
+    """The value with the names of files replaced."""
+    if isinstance(value, dict):
+        return {names.get(key, key): _renamed(v, names) for key, v in value.items()}
+    if isinstance(value, list):
+        return [_renamed(v, names) for v in value]
+    return names.get(value, value) if isinstance(value, str) else value
+
+
 def _amount(args, make, files, programs):
-    """The amount for --hours of core time. Some of the time does not depend on it, so that a few are tried."""
+    """The amount for --hours of core time. Some of the time does not depend on it, so that a few are tried. Recipe and
+    files of the trials are hidden, and removed."""
     path, amount, each = f".{files.name}-plan.yaml", 1.0, None
+    hidden = {name: f".{files.name}-plan-{name}" for name in files.texts}
     try:
+        for name, other in hidden.items():
+            write_bytes(other, files.texts[name].encode())
         for _ in range(4):
-            write_bytes(path, _text(args, make(amount), []).encode())
+            write_bytes(path, _text(args, _renamed(make(amount), hidden), []).encode())
             wanted = recipe_rounds.read(path)
             each = each or plan.teacher_time(wanted, programs)
             amount = max(0.02, amount * 3600 * args.hours / plan.seconds(wanted, programs, each))
     finally:
-        if os.path.exists(path):
-            os.remove(path)
+        _remove([path, *hidden.values()])
     return amount
 
 
@@ -413,11 +446,11 @@ def recipe(args, programs, write):
     files = Files(started.name)
     make = _planned(args, started, section, programs, files, say)
     made = make(1.0)
-    files.write()
+    files.check()
     if args.hours:
         amount = _amount(args, make, files, programs)
         say(f"{args.hours:g} h of a core: {amount:.2g} times the default amount of structures and training")
         made = make(amount)
-    write_bytes(path, _text(args, made, lines).encode())
+    files.write(path, _text(args, made, lines))
     write(f"{path} is written: change it as you like, mlff distill {path} runs it")
     return path
