@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from test_certify_defects import certified
 
-from mlff_tools.certify import crystals, lattice, rows, vibrations
+from mlff_tools.certify import crystals, defects, lattice, polymorphs, rows, thermal, vibrations, work
 from mlff_tools.model import lammps
 from mlff_tools.model.masses import MASS
 from mlff_tools.train import lattices
@@ -99,6 +99,26 @@ class Cell:
 
     def close(self):
         pass
+
+
+def test_large_cells_are_refused_before_any_work(tmp_path):
+    """As are supercells of cells that are thin and long, or flat."""
+    unit = lattices.crystal("sc", ["Po"], 3.3, (8, 8, 8))
+    with certified(tmp_path, unit, Cell(unit["cell"])) as made:
+        for do in (crystals.measure, crystals.phonons, polymorphs.measure, defects.vacancy, thermal.thermal):
+            found = do(made)["rows"]
+            assert {r["value"] for r in found} == {None}
+            assert {r["note"].partition(":")[0] for r in found} == {
+                "512 atoms are too many for the unit cell of a crystal"
+            }
+    for cell, n in (([2.5, 2.5, 250], 100), ([0.5, 20, 20], 30)):
+        frame = {"elements": ["Po"] * n, "positions": np.zeros((n, 3)), "cell": np.diag(cell)}
+        for make in (defects.supercell, lambda f: vibrations.ForceConstants(None, f)):
+            with pytest.raises(
+                work.NotMeasured, match="a supercell at least 10 A wide of the cell .* the limit is 2000"
+            ):
+                make(frame)
+    assert lattice.times_for(lattices.crystal("fcc", ["Cu"], 3.6), 10.0) == [3, 3, 3]
 
 
 SHEAR = [[4, 0, 0], [0.04, 4, 0], [0, 0, 4]]  # 0.57 degrees

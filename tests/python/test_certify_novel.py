@@ -66,6 +66,13 @@ def test_names_of_surfaces():
     assert names({**long, "cell": long["cell"] * [[1.0], [1.0], [1.02]]}) == own
 
 
+def test_large_slabs_are_left_out():
+    """Those of a cell of 500 atoms have more than 2000."""
+    unit = lattices.crystal("fcc", ["Al"], 4.05, (5, 5, 5))
+    assert [name for name, _ in novel.surfaces(unit)] == ["surface 100", "surface 110"]
+    assert novel.surfaces(unit, most=499) == []
+
+
 def test_defects():
     found = dict(novel.of_crystal(crystal(lattice="fcc", elements=["Al"], constant=4.05)))
     whole = len(found["strained +5 %"]["elements"])

@@ -81,6 +81,10 @@ def test_at_rest():
 # ---- the recipe
 
 
+def written(structure):
+    return extxyz.text({**structure, "info": {}, "columns": {}})
+
+
 def read(path):
     """(recipe, its text, number of frames) of a written recipe."""
     wanted = recipe_rounds.read(path)
@@ -166,10 +170,10 @@ def test_liquids(here, capsys):
 def test_a_structure_that_has_changed(here):
     """Is not replaced by the one of an earlier recipe without a word."""
     old = lattices.crystal("fcc", ["Cu"], 3.6)
-    (here / "cu.xyz").write_text(extxyz.text({**old, "info": {}, "columns": {}}))
+    (here / "cu.xyz").write_text(written(old))
     assert distill.main(["cu.xyz", "--dry-run"]) == 0
     new = lattices.crystal("fcc", ["Cu"], 3.7)
-    (here / "cu.xyz").write_text(extxyz.text({**new, "info": {}, "columns": {}}))
+    (here / "cu.xyz").write_text(written(new))
     before = sorted(path.name for path in here.iterdir())
     assert distill.main(["cu.xyz", "--dry-run"]) == 2
     assert sorted(path.name for path in here.iterdir()) == before
@@ -179,7 +183,7 @@ def test_boxes_and_molecules_of_files(here):
     """A box of known and unknown molecules; a molecule."""
     (here / "xe.xyz").write_text("2\n\nH 0 0 0\nF 0 0 0.92\n")
     box = liquids.liquid({"water": 6, "xe.xyz": 2}, 0.9, 1)
-    (here / "box.xyz").write_text(extxyz.text({**box, "info": {}, "columns": {}, "source": "", "name": ""}))
+    (here / "box.xyz").write_text(written(box))
     write_only("box.xyz")
     wanted, _, _ = read("H7O3F-xs.yaml")
     assert wanted.structures[0]["liquid"]["molecules"] == {"water": 6, wanted.name + "-molecule-1.xyz": 2}
@@ -243,7 +247,7 @@ def test_crystals_without_a_lattice(here):
         "cell": unit["cell"] * 1.03,
         "positions": unit["positions"] * 1.03,
     }
-    (here / "a.xyz").write_text(extxyz.text({**unit, "info": {}, "columns": {}, "source": "", "name": ""}))
+    (here / "a.xyz").write_text(written(unit))
     said = write_only("a.xyz", "--teacher", "tensornet-local-matpes-pbe")
     assert "lattice: none of sc, bcc" in said and "the melting point is not in the table: give --temperature" in said
     wanted, _, _ = read("AuCu3-xs.yaml")
@@ -277,6 +281,12 @@ def test_teachers():
         (["po.xyz"], "no teacher at hand knows Po"),
         (["x.xyz"], "x.xyz:3: 'Xx' is not a chemical symbol"),
         (["--liquid", "water"], '--liquid water: molecules and numbers are expected, as "water:32 ethanol:4"'),
+        (["--liquid", "water:667"], "--liquid water:667: 2001 atoms are too many to label thousands of structures"),
+        (["big.xyz"], "big.xyz: 864 atoms are too many to label thousands of structures: give the unit cell of a"),
+        (
+            ["long.xyz"],
+            "a supercell at least 7 A wide of the cell 2.7, 2.7, 90 A has 720 atoms: the limit is 500; give",
+        ),
         (["--liquid", "wine:3"], "--liquid wine: is not known; allowed are water, "),
         (["--liquid", "water:3", "--element", "Cu"], "--element and --liquid: give one of them"),
         (["--liquid", "water:3", "--teacher", "water-xs"], "--teacher water-xs: is the name of the recipe as well"),
@@ -289,10 +299,13 @@ def test_refuses(words, said, here, capsys):
     (here / "bad.cif").write_text("nothing of a structure\n")
     (here / "po.xyz").write_text('1\nLattice="3.3 0 0 0 3.3 0 0 0 3.3"\nPo 0 0 0\n')
     (here / "x.xyz").write_text('1\nLattice="3.3 0 0 0 3.3 0 0 0 3.3"\nXx 0 0 0\n')
+    (here / "big.xyz").write_text(written(frame("fcc", ["Cu"], 3.6, (6, 6, 6))))
+    long = {"elements": ["Cu"] * 40 + ["Zn"] * 40, "positions": np.outer(np.arange(80), [1.3, 0.7, 1.1])}
+    (here / "long.xyz").write_text(written({**long, "cell": np.diag([2.7, 2.7, 90.0])}))
     (here / "r.yaml").write_text("name: a\nstructures:\n  - molecule: water\nteacher: {mlff: m}\n")
     assert distill.main([*words, "--dry-run"]) == 2
     assert said in capsys.readouterr().err
-    assert sorted(os.listdir()) == ["bad.cif", "po.xyz", "r.yaml", "x.xyz"]
+    assert sorted(os.listdir()) == ["bad.cif", "big.xyz", "long.xyz", "po.xyz", "r.yaml", "x.xyz"]
 
 
 def test_written_recipes_are_yaml(here):

@@ -5,7 +5,7 @@ import numpy as np
 from . import lattice, vibrations
 from .job import attempt
 from .rows import missing, row
-from .work import Failure
+from .work import Failure, NotMeasured
 
 FARTHER = 3.0  # times the displacement of phonons, to see whether they depend on it
 HARMONIC = 0.03
@@ -14,7 +14,11 @@ MELTED = 0.25  # root mean square displacement over the distance of neighbors
 
 
 def relaxed(job, side, system):
-    """The unit cell at zero stress: {frame, energy}."""
+    """The unit cell at zero stress: {frame, energy}. NotMeasured for a cell of more than lattice.UNIT atoms."""
+    atoms = len(system.unit["elements"])
+    if atoms > lattice.UNIT:
+        why = f"{atoms} atoms are too many for the unit cell of a crystal: give one of up to {lattice.UNIT} atoms"
+        raise NotMeasured(f"{why} in certify: systems")
 
     def do(evaluate):
         frame, label = lattice.relax(evaluate, [system.unit], cell=True)[0]

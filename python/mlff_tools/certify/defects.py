@@ -42,7 +42,7 @@ def _compounds(job, quantity):
 
 def supercell(unit):
     """The unit cell repeated to WIDTH, at least twice."""
-    return lattice.repeated(unit, np.maximum(2, lattice.times_for(unit["cell"], WIDTH)))
+    return lattice.repeated(unit, lattice.times_for(unit, WIDTH, 2))
 
 
 def judged(job, system, frame):

@@ -1,10 +1,12 @@
 """Crystals at 0 K for anything that evaluates structures: relaxation, equation of state, elastic constants."""
 
 import itertools
+import math
 
 import numpy as np
 
 from ..model.units import GPA
+from .work import NotMeasured
 
 FORCE = 1e-4  # eV/A: relaxed
 STRESS = 2e-5  # eV/A^3
@@ -19,6 +21,7 @@ STIFF, SOFTEST = 20.0, 0.01  # eV/A^2: where the Hessian begins, and the least t
 REACH = 2.3  # cube roots of the volume per atom: within it common lattices differ
 SAME = 0.01  # of that length: distances in one lattice
 KEPT = 0.1  # the same after a relaxation, in which c/a may change
+UNIT, SUPERCELL = 500, 2000  # atoms, at most, of a unit cell and of what is made of it
 
 
 class NotRelaxed(Exception):
@@ -55,9 +58,18 @@ def angles(cell):
     return np.degrees(np.arccos(np.clip([unit[1] @ unit[2], unit[0] @ unit[2], unit[0] @ unit[1]], -1, 1)))
 
 
-def times_for(cell, width):
-    """How often a cell must be repeated to be so wide in each direction."""
-    return [max(1, int(np.ceil(width / w - 1e-6))) for w in widths(cell)]
+def times_for(frame, width, least=1, most=SUPERCELL):
+    """How often a crystal must be repeated to be so wide in each direction, at least `least` times; NotMeasured for a
+    supercell of more than `most` atoms."""
+    times = [max(least, int(np.ceil(width / w - 1e-6))) for w in widths(frame["cell"])]
+    atoms = len(frame["elements"]) * math.prod(times)
+    if atoms > most:
+        lengths = ", ".join(f"{x:.3g}" for x in np.linalg.norm(frame["cell"], axis=1))
+        raise NotMeasured(
+            f"a supercell at least {width:g} A wide of the cell {lengths} A has {atoms} atoms: the limit is {most}; "
+            "give the smallest unit cell"
+        )
+    return times
 
 
 def nearest_distance(frame):

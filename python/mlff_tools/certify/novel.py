@@ -1,6 +1,8 @@
 """Structures unlike those of the training: surfaces, defects, other lattices, strain, twice the temperature, clusters,
 other molecules."""
 
+import contextlib
+
 import numpy as np
 
 from ..convert.short_range import RADII
@@ -13,6 +15,7 @@ from .correlations import vectors
 from .job import attempt
 from .rows import missing
 from .systems import formula
+from .work import NotMeasured
 
 RATTLES = (0.05, 0.1, 0.2, 0.3)  # A, of the copies of each structure
 COPIES = 2  # of each structure and rattle
@@ -37,10 +40,10 @@ def cut(unit, axes):
     return {"elements": elements, "positions": np.concatenate(found) @ cell, "cell": cell}
 
 
-def slab(unit, axes):
-    """A slab with the third of `axes` out of its plane, and vacuum."""
+def slab(unit, axes, most=lattice.SUPERCELL):
+    """A slab with the third of `axes` out of its plane, and vacuum; NotMeasured for more than `most` atoms."""
     once = cut(unit, axes)
-    whole = lattice.repeated(once, lattice.times_for(once["cell"], SLAB))
+    whole = lattice.repeated(once, lattice.times_for(once, SLAB, most=most))
     cell = whole["cell"].copy()
     normal = np.cross(cell[0], cell[1])
     cell[2] += lattices.VACUUM * normal / np.linalg.norm(normal)
@@ -64,14 +67,19 @@ def vacancies(frame):
     return [*out, ("divacancy", without(frame, first, int(np.argmin(apart))))]
 
 
-def surfaces(unit):
-    """[(group, structure)]. The names are cubic indices in a cubic cell, else those of its own vectors."""
+def surfaces(unit, most=lattice.SUPERCELL):
+    """[(group, structure)], without slabs of more than `most` atoms. The names are cubic indices in a cubic cell, else
+    those of its own vectors."""
     lengths = np.linalg.norm(unit["cell"], axis=1)
     product = (unit["cell"] / lengths[:, None]) @ (unit["cell"] / lengths[:, None]).T
     cubic = np.allclose(product, np.eye(3), atol=1e-3) and np.allclose(lengths, lengths[0], rtol=1e-3)
     own = lambda axes: f"({' '.join(str(k) for k in axes[2])}) of the cell"
     axes = {name: np.asarray(rows, int) for name, rows in FACES.items()}
-    return [(f"surface {name if cubic else own(rows)}", slab(unit, rows)) for name, rows in axes.items()]
+    out = []
+    for name, rows in axes.items():
+        with contextlib.suppress(NotMeasured):
+            out.append((f"surface {name if cubic else own(rows)}", slab(unit, rows, most)))
+    return out
 
 
 def _shells(frame):
@@ -96,7 +104,7 @@ def other_lattices(frame):
         if len(sites) != len(elements):
             continue
         unit = polymorphs.made(name, elements, volume)
-        out.append((name, lattice.repeated(unit, lattice.times_for(unit["cell"], SLAB))))
+        out.append((name, lattice.repeated(unit, lattice.times_for(unit, SLAB))))
     return [(name, other) for name, other in out if not _alike(frame, other)]
 
 

@@ -39,7 +39,7 @@ class ForceConstants:
 
     def __init__(self, evaluate, frame, times=None, move=MOVE, phi=None):
         self.frame = frame
-        self.times = list(times or np.maximum(2, lattice.times_for(frame["cell"], WIDTH)))
+        self.times = list(times or lattice.times_for(frame, WIDTH, 2))
         big = lattice.repeated(frame, self.times)
         self.atoms = lattice.primitive_atoms(frame)
         self.phi = self._evaluated(evaluate, big, move) if phi is None else phi

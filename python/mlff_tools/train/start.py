@@ -193,9 +193,17 @@ def _remove(paths):
             os.remove(path)
 
 
-def _without_lattice(files, unit):
+def _surfaces(files, unit, say):
+    """The name of the file of slabs of a crystal, {} without one."""
+    found = [f for _, f in novel.surfaces(unit, cells.UNIT)]
+    if len(found) < len(novel.FACES):
+        say(f"note: surfaces whose slabs have more than {cells.UNIT} atoms are left out")
+    return {"surface": files.structures("surfaces", found)} if found else {}
+
+
+def _without_lattice(files, unit, say):
     """Files of the structures of a crystal that is none of lattices.py."""
-    whole = cells.repeated(unit, cells.times_for(unit["cell"], SUPERCELL))
+    whole = cells.repeated(unit, cells.times_for(unit, SUPERCELL, most=cells.UNIT))
     hole = defects.largest_hole(whole)
     added = [defects.with_atom(whole, e, hole) for e in sorted(set(unit["elements"]))]
     return {
@@ -203,7 +211,7 @@ def _without_lattice(files, unit):
         "crystal": files.structures("crystal", [whole]),
         "vacancy": files.structures("vacancies", [f for _, f in novel.vacancies(whole)]),
         "interstitial": files.structures("interstitials", added),
-        "surface": files.structures("surfaces", [f for _, f in novel.surfaces(unit)]),
+        **_surfaces(files, unit, say),
     }
 
 
@@ -213,6 +221,8 @@ def _crystal(args, frame, kind, section, ask, files, say):
     lattice, elements, constant = found or (None, sorted(set(frame["elements"])), None)
     if found:
         frame = lattices.crystal(lattice, elements, constant)
+    else:
+        cells.times_for(frame, SUPERCELL, most=cells.UNIT)  # fails before the teacher is asked
     if lattice in (None, "hcp"):
         frame = relaxed(ask, frame)
     factor, bulk = at_rest(ask, frame)
@@ -232,9 +242,9 @@ def _crystal(args, frame, kind, section, ask, files, say):
     else:
         top, why = UNKNOWN, "the melting point is not in the table: give --temperature"
     say(f"highest temperature of the crystal: {top:.0f} K ({why})")
-    more = {} if found else _without_lattice(files, frame)
+    more = {} if found else _without_lattice(files, frame, say)
     if lattice == "hcp":
-        more["surface"] = files.structures("surfaces", [f for _, f in novel.surfaces(frame)])
+        more |= _surfaces(files, frame, say)
     c = default_recipe.Crystal(frame, lattice, elements, constant, top, melting or top / HOT, bulk, more)
     return lambda amount: default_recipe.crystal(c, files.name, kind, section, args.size, amount)
 
@@ -320,12 +330,23 @@ class Started:
             self.molecules = _liquid_of(args.liquid)
             self.elements = {e for m in self.molecules for e in liquids.read_molecule(m)[0]}
             self.stem, self.kind, self.why = "-".join(map(_stem, self.molecules)), "liquid", "as given"
+            sizes = [n * len(liquids.read_molecule(m)[0]) for m, n in self.molecules.items()]
+            _check_size(f"--liquid {args.liquid}", sum(sizes))
         else:
             self.frame = of_element(args.element) if args.element else read(args.recipe, args.python)
             self.elements = set(self.frame["elements"])
+            _check_size(args.recipe, len(self.frame["elements"]))
             self.stem = materials.formula(self.frame)
             self.kind, self.why = materials.kind(self.frame)
         self.name = f"{self.stem}-{args.size}"
+
+
+def _check_size(what, atoms):
+    if atoms > cells.UNIT:
+        raise ModelError(
+            f"{what}: {atoms} atoms are too many to label thousands of structures: give the unit cell of a crystal, or "
+            f"a box of up to {cells.UNIT} atoms"
+        )
 
 
 def _stem(path):
