@@ -104,7 +104,7 @@ def test_molecules_are_whole():
     bonds = np.linalg.norm(vacuum["positions"][1:] - vacuum["positions"][:-1], axis=1)
     assert vacuum["cell"] is None and np.array(frame["elements"])[:3].tolist() == ["O", "H", "H"]
     assert (bonds[::3] < 1.1).all()  # O and its first H
-    assert novel.formulas([cut]) == {"H2O"}
+    assert novel.structural_formulas([cut]) == {novel.of_molecule("water")}
 
 
 def test_molecules_of_the_training():

@@ -4,8 +4,9 @@ import helpers
 import numpy as np
 import pytest
 
-from mlff_tools.certify import reality, size, systems
+from mlff_tools.certify import novel, reality, size, systems
 from mlff_tools.certify.work import CertifyError
+from mlff_tools.model import structures
 from mlff_tools.train import build, lattices
 from mlff_tools.train.recipe_certify import DEFAULTS
 
@@ -118,4 +119,32 @@ def test_published_values():
     assert [round(e["value"], 2) for e in rows[0]["published"] if e["kind"] == "experiment"][:1] == [4.05]
     assert "published" not in rows[1]
     water = systems.System("w", "liquid", build.build({"molecule": "water"}, "x", ".", None)[0], 300, 1)
-    assert reality.material(water) == "H2O liquid" and reality.material(al) == "Al fcc"
+    assert reality.material(water) == "water liquid" and reality.material(al) == "Al fcc"
+
+
+METHYL = [("H", 0, 1.09, 1, 109.5, 2, turn) for turn in (180.0, 60.0, -60.0)]
+ISOMERS = {
+    "dimethyl ether": [("C",), ("O", 0, 1.41), ("C", 1, 1.41, 0, 111.7), *METHYL]
+    + [("H", 2, 1.09, 1, 109.5, 0, turn) for turn in (180.0, 60.0, -60.0)],
+    "methyl formate": [("C",), ("O", 0, 1.44), ("C", 1, 1.34, 0, 114.8), *METHYL]
+    + [("O", 2, 1.2, 1, 125.9, 0, 0.0), ("H", 2, 1.1, 1, 109.0, 0, 180.0)],
+}
+
+
+def _alone(elements, x):
+    return {"elements": list(elements), "positions": np.array(x), "cell": None}
+
+
+@pytest.mark.parametrize("name, other", [("ethanol", "dimethyl ether"), ("acetic_acid", "methyl formate")])
+def test_isomers_are_other_molecules(name, other):
+    """They have no published values of each other, are no liquid of one molecule, and are novel to each other."""
+    one, isomer = _alone(*structures.molecule(name)), _alone(*structures._from_internal(ISOMERS[other]))
+    assert systems.formula(one) == systems.formula(isomer)
+    of = lambda frame: reality.material(systems.System("l", "liquid", frame, 300, 1))
+    assert of(one) == f"{name} liquid" and of(one) in reality.published() and of(isomer) is None
+    turned = {**one, "elements": one["elements"][::-1], "positions": one["positions"][::-1]}
+    assert novel.structural_formulas([turned]) == novel.structural_formulas([one])
+    both = _alone(one["elements"] + isomer["elements"], np.vstack([one["positions"], isomer["positions"] + 9.0]))
+    assert len(novel.structural_formulas([both])) == 2 and of(both) is None
+    groups = [g for g, _ in novel.of_molecules({"C", "H", "O"}, novel.structural_formulas([isomer]))]
+    assert f"molecule {name}" in groups

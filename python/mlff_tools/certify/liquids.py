@@ -198,7 +198,7 @@ def _heat(job, side, system):
 
 
 def _vaporisation(job, system, rows):
-    if len(novel.formulas([system.frame])) > 1:
+    if len(novel.structural_formulas([system.frame])) > 1:
         rows.append(missing("heat_of_vaporisation", system.name, "a mixture", applies=False))
         return
     found = [attempt(_heat, job, side, system) for side in job.sides]

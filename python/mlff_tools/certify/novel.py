@@ -2,6 +2,7 @@
 other molecules."""
 
 import contextlib
+import hashlib
 
 import numpy as np
 
@@ -142,19 +143,41 @@ def whole_molecules(frame):
     return {**frame, "positions": _bonded(frame)[0], "cell": None}
 
 
-def formulas(frames):
-    """Formulas of the molecules of frames."""
+def structural_formula(elements, bonded):
+    """What molecules with the same bonds share and isomers do not: the formula and a hash. bonded: [n, n], of the atoms
+    of a molecule.
+
+    Atoms are named by their elements, then again and again by their own name and those of their neighbors, until no
+    more of them differ."""
+    names, kinds = list(elements), 0
+    while kinds < len(set(names)):
+        kinds = len(set(names))
+        around = [sorted(names[j] for j in np.flatnonzero(row)) for row in bonded]
+        names = [hashlib.sha256(repr(one).encode()).hexdigest() for one in zip(names, around)]
+    return f"{formula({'elements': list(elements)})} {hashlib.sha256(repr(sorted(names)).encode()).hexdigest()[:12]}"
+
+
+def structural_formulas(frames):
+    """Those of the molecules of frames."""
     found = set()
     for frame in frames:
-        elements = list(frame["elements"])
-        found |= {formula({"elements": [elements[k] for k in one]}) for one in _bonded(frame)[1]}
+        elements, (bonded, _, _) = np.array(frame["elements"]), bonds(frame)
+        bonded = bonded & ~np.eye(len(elements), dtype=bool)
+        for one in molecules(frame):
+            found.add(structural_formula(elements[one].tolist(), bonded[np.ix_(one, one)]))
     return found
 
 
-def known_formulas(job):
-    """Formulas of the molecules of the systems, and of one labelled frame of each type and composition."""
+def of_molecule(name):
+    """The structural formula of one of structures.MOLECULES."""
+    elements, x = structures.molecule(name)
+    return structural_formulas([{"elements": list(elements), "positions": np.array(x), "cell": None}]).pop()
+
+
+def known_molecules(job):
+    """Structural formulas of the molecules of the systems, and of one labelled frame of each type and composition."""
     kinds = {(tag(f, "config_type"), formula({"elements": list(f["elements"])})): f for f in job.frames or []}
-    return formulas([*(s.frame for s in job.systems), *kinds.values()])
+    return structural_formulas([*(s.frame for s in job.systems), *kinds.values()])
 
 
 def _strained(frame):
@@ -181,11 +204,11 @@ def of_liquid(system):
 
 
 def of_molecules(elements, known):
-    """[(group, structure)] of molecules of these elements whose formulas are not among `known`."""
+    """[(group, structure)] of molecules of these elements whose structural formulas are not among `known`."""
     out = []
     for name in structures.MOLECULES:
         symbols, x = structures.molecule(name)
-        if set(symbols) <= elements and formula({"elements": list(symbols)}) not in known:
+        if set(symbols) <= elements and of_molecule(name) not in known:
             out.append((f"molecule {name}", {"elements": list(symbols), "positions": np.array(x), "cell": None}))
     return out
 
@@ -213,7 +236,7 @@ def made(job):
         found = of_crystal(system) if system.unit else of_liquid(system)
         structures_of += [(f"{system.name}: {group}", frame) for group, frame in found]
     if not all(system.unit for system in job.systems):
-        structures_of += of_molecules(set(job.head["elements"]), known_formulas(job))
+        structures_of += of_molecules(set(job.head["elements"]), known_molecules(job))
     out = []
     for name, frame in structures_of:
         for k, rattle in enumerate(np.repeat(RATTLES, COPIES)):

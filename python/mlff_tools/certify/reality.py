@@ -1,12 +1,12 @@
 """Published values, of experiments and of quantum chemistry, next to those of the model and its teacher.
 
 reality.yaml has them by material: a list of {quantity, group, value, temperature, kind, source} for "Al fcc" or
-"H2O liquid". `kind` is experiment or the functional; `group` is what follows the name of the system in a row."""
+"water liquid". `kind` is experiment or the functional; `group` is what follows the name of the system in a row."""
 
 import functools
 import os
 
-from ..model import modelfile
+from ..model import modelfile, structures
 from . import novel
 
 PATH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "reality.yaml")
@@ -19,11 +19,13 @@ def published():
 
 
 def material(system):
-    """The key of a system in reality.yaml: `Al fcc`, or `H2O liquid` where all molecules are alike; else None."""
+    """The key of a system in reality.yaml: `Al fcc`, or `water liquid` where all molecules are alike and one of
+    structures.MOLECULES; else None. Isomers are told apart by their bonds."""
     if system.kind != "liquid":
         return system.phase
-    found = novel.formulas([system.frame])
-    return f"{found.pop()} liquid" if len(found) == 1 else None
+    found = novel.structural_formulas([system.frame])
+    names = [f"{name} liquid" for name in structures.MOLECULES if found == {novel.of_molecule(name)}]
+    return names[0] if names else None
 
 
 def _group(row, name):

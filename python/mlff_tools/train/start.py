@@ -13,7 +13,6 @@ import yaml
 
 from ..certify import lattice as cells
 from ..certify import novel
-from ..convert.short_range import RADII
 from ..model import structures
 from ..model.files import write_bytes
 from ..model.masses import MASS
@@ -272,30 +271,19 @@ def _mixed(molecules):
     return sum(mass.values()) / volume, [m for m in molecules if m not in materials.LIQUIDS]
 
 
-def _bonds(elements, positions):
-    """Elements and those of their bonded neighbors: a key that molecules of one structural formula share."""
-    radii = np.array([RADII[e] for e in elements])
-    near = np.linalg.norm(positions[:, None] - positions, axis=2) < materials.BOND * (radii[:, None] + radii)
-    return tuple(sorted((e, tuple(sorted(np.array(elements)[row]))) for e, row in zip(elements, near)))
-
-
 def _molecules_of(frame, files):
     """{name or file: number} of the molecules of a box; files are written of those that have no name."""
     groups, places, _ = materials.molecules(frame)
-    names = {_bonds(list(e), np.array(x)): name for name, (e, x) in _known_molecules().items()}
+    names = {novel.of_molecule(name): name for name in structures.MOLECULES}
     out = {}
     for mine in groups:
         elements, x = [frame["elements"][k] for k in mine], places[mine]
-        key = _bonds(elements, x)
+        one = {"elements": elements, "positions": x - x.mean(0), "cell": None}
+        (key,) = novel.structural_formulas([one])
         if key not in names:
-            one = {"elements": elements, "positions": x - x.mean(0), "cell": None}
             names[key] = files.structures(f"molecule-{len(files.texts) + 1}", [one])
         out[names[key]] = out.get(names[key], 0) + 1
     return out
-
-
-def _known_molecules():
-    return {name: structures.molecule(name) for name in structures.MOLECULES}
 
 
 def _kelvin(args):
