@@ -271,6 +271,7 @@ def test_teachers():
         pick("copper", {"Cu"}, "metal")
 
 
+@pytest.mark.parametrize("more", [["--dry-run"], ["--torch-python", "/bin/false"]])
 @pytest.mark.parametrize(
     "words, said",
     [
@@ -293,19 +294,43 @@ def test_teachers():
         (["r.yaml", "--element", "Cu"], "--element and r.yaml: give one of them"),
         (["r.yaml", "--size", "s"], "--size belongs to a structure, --element or --liquid"),
         (["r.yaml", "--hours", "1"], "--hours belongs to --explore"),
+        (["--element", "Cu", "--rounds", "1"], "--rounds belongs to --explore"),
+        (["r.yaml"], "no model m"),
+        (["labels.yaml", "--from", "none"], "--from none: is not a folder of mlff distill"),
+        (["labels.yaml", "-o", "full"], "full: exists and is not a folder of mlff distill: choose another --out"),
     ],
 )
-def test_refuses(words, said, here, capsys):
+def test_refuses(words, said, more, here, capsys):
+    """Also where PyTorch, which a plan does not need, is missing."""
     (here / "bad.cif").write_text("nothing of a structure\n")
     (here / "po.xyz").write_text('1\nLattice="3.3 0 0 0 3.3 0 0 0 3.3"\nPo 0 0 0\n')
     (here / "x.xyz").write_text('1\nLattice="3.3 0 0 0 3.3 0 0 0 3.3"\nXx 0 0 0\n')
     (here / "big.xyz").write_text(written(frame("fcc", ["Cu"], 3.6, (6, 6, 6))))
     long = {"elements": ["Cu"] * 40 + ["Zn"] * 40, "positions": np.outer(np.arange(80), [1.3, 0.7, 1.1])}
     (here / "long.xyz").write_text(written({**long, "cell": np.diag([2.7, 2.7, 90.0])}))
+    (here / "full").mkdir()
+    (here / "full" / "file").write_text("")
+    (here / "labels.yaml").write_text("name: a\nteacher: {labels: big.xyz}\n")
     (here / "r.yaml").write_text("name: a\nstructures:\n  - molecule: water\nteacher: {mlff: m}\n")
-    assert distill.main([*words, "--dry-run"]) == 2
+    assert distill.main([*words, *more]) == 2
     assert said in capsys.readouterr().err
-    assert sorted(os.listdir()) == ["bad.cif", "big.xyz", "long.xyz", "po.xyz", "r.yaml", "x.xyz"]
+    assert sorted(os.listdir()) == [
+        "bad.cif",
+        "big.xyz",
+        "full",
+        "labels.yaml",
+        "long.xyz",
+        "po.xyz",
+        "r.yaml",
+        "x.xyz",
+    ]
+
+
+def test_pytorch_is_looked_for_before_the_teacher_is_asked(here, capsys):
+    assert distill.main(["--element", "Cu", "--torch-python", "/bin/false"]) == 2
+    said = capsys.readouterr()
+    assert "/bin/false has no PyTorch" in said.err and "teacher: nequix" in said.out and "at rest" not in said.out
+    assert os.listdir() == []
 
 
 def test_written_recipes_are_yaml(here):

@@ -13,13 +13,14 @@ be the folder of the run.
 """
 
 import argparse
+import functools
 import os
 import sys
 from types import SimpleNamespace
 
 from ..command_line import FAILED, above_zero, add_programs, one_line, positive
 from ..model.lammps import find_lmp, find_plugin
-from ..model.modelfile import ModelError
+from ..model.modelfile import ModelError, find_model
 from . import distilling, job, more, plan, recipe_rounds, start
 from .label import python_path
 from .recipe import EXAMPLE
@@ -53,16 +54,20 @@ def show_example(name):
 def programs(args, wanted=None):
     """Where the programs are; ModelError without one that is named. wanted: the recipe, if there is one."""
     ase = (wanted.teacher.get("ase") or {}) if wanted else {}
-    device = wanted.training.get("device") if wanted else None
     return SimpleNamespace(
         lmp=find_lmp(args.lmp),
         plugin=find_plugin(args.plugin),
         mlff=args.program,
         program=args.program,
         python=python_path(ase.get("python") or args.python, wanted.recipe.folder if wanted else ""),
-        torch_python=None if args.dry_run else job.find_python(args.torch_python, device),
         jobs=args.jobs,
     )
+
+
+@functools.cache
+def find_torch(given, device=None):
+    """The Python with PyTorch, which is looked for after all input was checked."""
+    return job.find_python(given, device)
 
 
 def is_started(args):
@@ -92,16 +97,20 @@ def recipe_of(args):
     return path, args.out or args.recipe
 
 
-def added(args, wanted):
-    """Rounds that --explore or --continue adds, or None."""
+def check_added(args, started):
+    """ModelError for options of --explore and --continue that do not fit each other."""
     if args.explore and args.frames:
         raise ModelError("--explore and --continue: give one of them")
     if not args.explore:
         given = {"--var": args.var, "--rounds": args.rounds, "--passes": args.passes}
-        given["--hours"] = None if is_started(args) else args.hours
+        given["--hours"] = None if started else args.hours
         wrong = [name for name, value in given.items() if value]
         if wrong or args.atoms:
             raise ModelError(f"{(wrong or ['--atoms'])[0]} belongs to --explore")
+
+
+def added(args, wanted):
+    """Rounds that --explore or --continue adds, or None."""
     if args.explore:
         options = {"count": args.rounds, "passes": args.passes, "hours": args.hours, "atoms": args.atoms}
         return more.Explore(recipe_rounds.of_command(wanted.recipe, args.explore, args.var, options))
@@ -113,15 +122,20 @@ def run(args):
         return show_example(args.example)
     write = lambda text: print(text, flush=True)
     started = is_started(args)
-    path, folder = (start.recipe(args, programs(args), write), args.out) if started else recipe_of(args)
+    check_added(args, started)
+    torch = lambda device=None: None if args.dry_run else find_torch(args.torch_python, device)
+    path, folder = (start.recipe(args, programs(args), write, torch), args.out) if started else recipe_of(args)
     wanted = recipe_rounds.read(path)
     further = added(args, wanted)
-    found = programs(args, wanted)
+    found, folder = programs(args, wanted), folder or wanted.name
+    if "mlff" in wanted.teacher:
+        find_model(wanted.teacher["mlff"], wanted.recipe.folder)
+    distilling.check_folders(folder, args.other)
     if args.dry_run or started:
         plan.show(wanted, found, write)
     if args.dry_run:
         return None
-    folder = folder or wanted.name
+    found.torch_python = torch(wanted.training.get("device"))
     with distilling.claim(folder):
         work = distilling.Run(wanted, folder, found, write)
         work.check_recipe()

@@ -47,10 +47,19 @@ def _digest(value):
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
-def claim(folder):
-    """The folder for this process alone; ModelError where it is another's."""
+def check_folders(folder, other=None):
+    """ModelError where the folder is not one of mlff distill, or the one that trajectories are taken from is not."""
     if os.path.isdir(folder) and os.listdir(folder) and not os.path.exists(os.path.join(folder, NAME)):
         raise ModelError(f"{folder}: exists and is not a folder of mlff distill: choose another --out")
+    if other and not os.path.exists(os.path.join(other, "run.json")):
+        raise ModelError(f"--from {other}: is not a folder of mlff distill")
+    if other and os.path.realpath(other) == os.path.realpath(folder):
+        raise ModelError(f"--from {other}: is the folder of this run")
+
+
+def claim(folder):
+    """The folder for this process alone; ModelError where it is another's."""
+    check_folders(folder)
     return locked(folder, "another run is at work there")
 
 
@@ -99,10 +108,6 @@ class Run:
     def take(self, other):
         """Copies trajectories, and what the teacher has run for the certificate, from the folder of another run. They
         carry hashes of all that made them: what does not fit this recipe is not used."""
-        if not os.path.exists(os.path.join(other, "run.json")):
-            raise ModelError(f"--from {other}: is not a folder of mlff distill")
-        if os.path.realpath(other) == os.path.realpath(self.folder):
-            raise ModelError(f"--from {other}: is the folder of this run")
         try:
             for part, names in (("structures", "*.npz"), ("certificate.work", "teacher-*")):
                 place = os.path.join(other, part)

@@ -30,6 +30,7 @@ BEST = {
 BEST["crystal"] += ("tensornet-matpes-r2scan*", "tensornet*")
 EXAMPLE = ("water-benzene-teacher", {"water", "benzene"})  # of this repository, for these molecules alone
 OF_OURS = ("mlff_tools.train", "mlff_tools.distill")  # in the provenance: a student, which teaches nobody
+CRYSTALS = ("metal", "semiconductor", "ionic")  # kinds of materials
 HOT = 0.9  # of melting: the highest temperature of a crystal
 UNKNOWN = 1000.0  # K, of a crystal whose melting point is not known
 SCALES = np.linspace(-0.03, 0.03, 7)  # of the length, in which the energy of a crystal is fitted
@@ -80,7 +81,7 @@ def teacher(given, elements, kind, names=()):
             raise ModelError(f"--teacher {given}: does not know {' '.join(unknown)}; give another one")
         return {"mlff": given}, "as given"
     known = [(name, head) for name, _, head in _models() if set(elements) <= set(head["elements"])]
-    patterns = BEST["crystal" if kind in ("metal", "semiconductor", "ionic") else "molecule"]
+    patterns = BEST["crystal" if kind in CRYSTALS else "molecule"]
     known.sort(key=lambda one: (_rank(one[0], patterns), -len(one[1]["elements"]), one[0]))
     others = ", ".join(name for name, _ in known[1:])
     if known and _rank(known[0][0], patterns) < len(patterns):
@@ -214,14 +215,12 @@ def _without_lattice(files, unit, say):
     }
 
 
-def _crystal(args, frame, kind, section, ask, files, say):
+def _crystal(args, started, section, ask, files, say):
     """What makes the recipe of a crystal, a function of the amount."""
-    found = materials.lattice_of(frame)
+    frame, found = started.frame, started.lattice
     lattice, elements, constant = found or (None, sorted(set(frame["elements"])), None)
     if found:
         frame = lattices.crystal(lattice, elements, constant)
-    else:
-        cells.times_for(frame, SUPERCELL, most=cells.UNIT)  # fails before the teacher is asked
     if lattice in (None, "hcp"):
         frame = relaxed(ask, frame)
     factor, bulk = at_rest(ask, frame)
@@ -245,7 +244,7 @@ def _crystal(args, frame, kind, section, ask, files, say):
     if lattice == "hcp":
         more |= _surfaces(files, frame, say)
     c = default_recipe.Crystal(frame, lattice, elements, constant, top, melting or top / HOT, bulk, more)
-    return lambda amount: default_recipe.crystal(c, files.name, kind, section, args.size, amount)
+    return lambda amount: default_recipe.crystal(c, files.name, started.kind, section, args.size, amount)
 
 
 def _liquid_of(text):
@@ -310,10 +309,11 @@ def _molecule(args, frame, section, files, say):
 
 
 class Started:
-    """A structure as the options name it, before the teacher is asked: name, elements, kind, why, frame, molecules."""
+    """A structure as the options name it, before the teacher is asked: name, elements, kind, why, frame, lattice (as of
+    materials.lattice_of), molecules."""
 
     def __init__(self, args):
-        self.frame = self.molecules = None
+        self.frame = self.molecules = self.lattice = None
         if args.liquid:
             self.molecules = _liquid_of(args.liquid)
             self.elements = {e for m in self.molecules for e in liquids.read_molecule(m)[0]}
@@ -326,6 +326,10 @@ class Started:
             _check_size(args.recipe, len(self.frame["elements"]))
             self.stem = materials.formula(self.frame)
             self.kind, self.why = materials.kind(self.frame)
+            if self.kind in CRYSTALS:
+                self.lattice = materials.lattice_of(self.frame)
+                if not self.lattice:
+                    cells.times_for(self.frame, SUPERCELL, most=cells.UNIT)  # an error for a large one
         self.name = f"{self.stem}-{args.size}"
 
 
@@ -356,7 +360,7 @@ def _planned(args, started, section, programs, files, say):
     one = make_teacher(section, [frame], os.getcwd(), programs)
     try:
         ask = lambda frames: labelling.ask(one, build.filled(frames, "crystal"))
-        return _crystal(args, frame, started.kind, section, ask, files, say)
+        return _crystal(args, started, section, ask, files, say)
     finally:
         one.close()
 
@@ -425,8 +429,9 @@ def _hash(path):
     return f"sha256 of {os.path.basename(path)}: {sha256_of(path)}"
 
 
-def recipe(args, programs, write):
-    """Path of the recipe of a structure, written now or before by the same command. write: prints a line."""
+def recipe(args, programs, write, ready=lambda: None):
+    """Path of the recipe of a structure, written now or before by the same command. write: prints a line; ready: is
+    called once all input is checked, before the teacher is asked."""
     started = Started(args)
     path = f"{started.name}.yaml"
     if os.path.exists(path):
@@ -434,6 +439,7 @@ def recipe(args, programs, write):
             if f.readline().rstrip("\n") == f"# {command(args)}":
                 if args.recipe and f"# {_hash(args.recipe)}" not in f.read().splitlines():
                     raise ModelError(f"{path} is of an earlier {args.recipe}: rename it, or run mlff distill {path}")
+                ready()
                 write(f"{path}: the recipe that this command wrote before")
                 return path
         raise ModelError(f"{path} exists and is not overwritten: run mlff distill {path}, or rename it")
@@ -450,6 +456,7 @@ def recipe(args, programs, write):
         raise ModelError(
             f"--teacher {section['mlff']}: is the name of the recipe as well; give the path of the model file"
         )
+    ready()
     if args.recipe:
         lines.append(_hash(args.recipe))
     files = Files(started.name)
