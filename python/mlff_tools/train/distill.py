@@ -133,6 +133,7 @@ def run(args):
     distilling.check_folders(folder, args.other)
     if args.dry_run or started:
         plan.show(wanted, found, write)
+    plan.warn(wanted, found, write)
     if args.dry_run:
         return None
     found.torch_python = torch(wanted.training.get("device"))

@@ -11,7 +11,6 @@ from ..certify.errors import INDEPENDENT
 from . import generate, labelling, recipe_training, students
 from .kinds import KINDS
 from .label import make_teacher
-from .recipe import RecipeError
 from .recipe_certify import QUANTITIES
 from .trainer import BATCH
 
@@ -74,7 +73,7 @@ def _steps(student, training):
 
 
 def undecidable(wanted, programs):
-    """[words] on bars of errors that the held-out trajectories of the recipe can never decide."""
+    """[words] on bars of errors that the held-out trajectories of the recipe cannot decide."""
     test, others = generate.held_out(wanted.recipe, wanted.structures, wanted.teacher, programs)
     out, errors = [], [q for q, quantity in QUANTITIES.items() if quantity.measured_by == "errors"]
     bars = [(b.quantity, b.group) for b in KINDS.get(wanted.kind, ())]
@@ -126,15 +125,19 @@ def seconds(wanted, programs, timed=None):
 
 
 def show(wanted, programs, write):
-    """Prints the plan. ModelError where a bar can never be decided."""
+    """Prints the plan."""
     parts = rows(wanted, programs)
     for name, text, spent in parts:
         write(f"  {name:<12} {text}" + ("" if spent is None else f": about {span(spent)}"))
     total = sum(spent for _, _, spent in parts if spent)
     write(f"  {'together':<12} about {span(total)} of one core, and the certificate")
-    never = undecidable(wanted, programs)
-    if never:
-        few = f"bars that need {INDEPENDENT} held-out trajectories stay undecided: {', '.join(never)}"
-        raise RecipeError(
-            f"{wanted.recipe.path}: {few}. Add dynamics with split: test, of other seeds than those of the training"
+
+
+def warn(wanted, programs, write):
+    """Prints which bars the held-out trajectories of the recipe cannot decide."""
+    few = undecidable(wanted, programs)
+    if few:
+        write(
+            f"{wanted.recipe.path}: bars that need {INDEPENDENT} held-out trajectories stay undecided: "
+            f"{', '.join(few)}. Add dynamics with split: test, of other seeds than those of the training"
         )
