@@ -137,7 +137,7 @@ def _alone(elements, x):
 
 @pytest.mark.parametrize("name, other", [("ethanol", "dimethyl ether"), ("acetic_acid", "methyl formate")])
 def test_isomers_are_other_molecules(name, other):
-    """They have no published values of each other, are no liquid of one molecule, and are novel to each other."""
+    """They have no published values of each other, are a mixture together, and are novel to each other."""
     one, isomer = _alone(*structures.molecule(name)), _alone(*structures._from_internal(ISOMERS[other]))
     assert systems.formula(one) == systems.formula(isomer)
     of = lambda frame: reality.material(systems.System("l", "liquid", frame, 300, 1))

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from mlff_tools.model.units import GPA
-from mlff_tools.train import consistency, copies, dataset, extxyz, labels
+from mlff_tools.train import consistency, copies, dataset, extxyz, labelling, labels
 from mlff_tools.train.extxyz import FrameError
+from mlff_tools.train.process import TeacherError
 
 DEPTH, WIDTH, REST, REACH = 0.4, 1.6, 2.7, 4.4  # of a Morse potential: eV, 1/A, A, A
 FCC = np.array([[0, 0, 0], [0, 0.5, 0.5], [0.5, 0, 0.5], [0.5, 0.5, 0]])
@@ -192,6 +193,38 @@ def test_wrong_stress_of_rattled_crystals_is_an_error(rattle, factor):
     frames = [{**f, "stress": factor * f["stress"]} for f in crystal(60, rattle, strain=0.02)]
     with pytest.raises(FrameError, match="with the volume of the cell, the energy changes by"):
         consistency.check(frames)
+
+
+class Volume:
+    """The energy A (x^2 / 2 - 10 x^3) of x = ln(V / V0) alone; stress times `factor`."""
+
+    A, identity = 1000.0, {"kind": "test", "name": "volume"}
+
+    def __init__(self, volume, factor=1.0):
+        self.volume, self.factor = volume, factor
+
+    def label(self, frames):
+        out = []
+        for f in frames:
+            x = np.log(np.linalg.det(f["cell"]) / self.volume)
+            stress = self.factor * self.A * (x - 30 * x * x) * np.eye(3) / np.linalg.det(f["cell"])
+            energy = self.A * (x * x / 2 - 10 * x**3)
+            forces = np.zeros((len(f["elements"]), 3))
+            out.append({"energy": energy, "forces": forces, "stress": stress, "atom_energies": None})
+        return out
+
+
+def test_stress_near_the_volume_of_least_energy():
+    """Its work is that of a path, not of the middle, where the stress may vanish. A wrong one is an error there too."""
+    f, said = {"elements": ["Al"], "positions": np.zeros((1, 3)), "cell": 4.0 * np.eye(3), "source": "a"}, []
+    volume = np.linalg.det(f["cell"] @ (np.eye(3) + labelling.STRAINED))
+    for x in (0.0, 1e-4, -1e-4, 3e-4, 0.02):
+        near = volume * np.exp(-x)
+        assert labelling.stress_ratios(Volume(near), f)[0] == pytest.approx(1.0, abs=1e-3)
+        for wrong in (-1.0, 2.5, GPA):
+            with pytest.raises(TeacherError, match="times the work of the stress, which should be 1"):
+                labelling.check_stress(Volume(near, wrong), [f], said.append)
+    assert said == []
 
 
 def write(path, frames):

@@ -548,38 +548,6 @@ def test_stress_of_a_teacher_is_compared_under_strain(closing):
     assert len(said) == 3
 
 
-class Volume:
-    """The energy A (x^2 / 2 - 10 x^3) of x = ln(V / V0) alone; stress times `factor`."""
-
-    A, identity = 1000.0, {"kind": "test", "name": "volume"}
-
-    def __init__(self, volume, factor=1.0):
-        self.volume, self.factor = volume, factor
-
-    def label(self, frames):
-        out = []
-        for f in frames:
-            x = np.log(np.linalg.det(f["cell"]) / self.volume)
-            stress = self.factor * self.A * (x - 30 * x * x) * np.eye(3) / np.linalg.det(f["cell"])
-            energy = self.A * (x * x / 2 - 10 * x**3)
-            forces = np.zeros((len(f["elements"]), 3))
-            out.append({"energy": energy, "forces": forces, "stress": stress, "atom_energies": None})
-        return out
-
-
-def test_stress_near_the_volume_of_least_energy():
-    """Its work is that of a path, not of the middle, where the stress may vanish. A wrong one is an error there too."""
-    f, said = frame(["Al"], [[0, 0, 0]], 4.0 * np.eye(3)), []
-    volume = np.linalg.det(f["cell"] @ (np.eye(3) + labelling.STRAINED))
-    for x in (0.0, 1e-4, -1e-4, 3e-4, 0.02):
-        near = volume * np.exp(-x)
-        assert labelling.stress_ratios(Volume(near), f)[0] == pytest.approx(1.0, abs=1e-3)
-        for wrong in (-1.0, 2.5, 160.2):
-            with pytest.raises(TeacherError, match="times the work of the stress, which should be 1"):
-                labelling.check_stress(Volume(near, wrong), [f], said.append)
-    assert said == []
-
-
 @needs_lmp
 def test_forces_that_are_all_zero(closing):
     """At rest they may be; where the energy changes with the positions they may not."""
