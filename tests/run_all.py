@@ -17,6 +17,8 @@ import sys
 import time
 import xml.etree.ElementTree as ElementTree
 
+from support import polite
+
 from mlff_tools.bench import work
 from mlff_tools.model.lammps import LammpsError
 
@@ -25,6 +27,7 @@ C_LABELS = "unit|op|model|fuzz"
 VALGRIND_PROGRAMS = ("test_unit_modelfile", "test_unit_safetensors", "test_unit_graph")
 ASAN = "address,undefined"
 SUITES_IN_PARALLEL = 2
+MPIEXEC = os.path.join(os.path.dirname(sys.executable), "mpiexec")
 NIGHTLY = bool(os.environ.get("NIGHTLY"))  # as tests/support has it
 TORCH = ("python", "distill", "decks")  # suites with tests that require PyTorch or ASE
 
@@ -69,12 +72,24 @@ def lmp_itself(build):
         program, settings = work.program(os.path.join(os.path.dirname(sys.executable), "lmp"))
     except (OSError, LammpsError):
         return None
-    path = os.path.join(build, "lmp")
+    return script(os.path.join(build, "lmp"), program, settings)
+
+
+def script(path, program, settings, more=""):
+    """path, where a shell script is that sets variables, does `more`, and starts the program."""
     with open(path, "w", encoding="utf-8") as f:
         f.writelines(["#!/bin/sh\n", *(f"export {key}={shlex.quote(value)}\n" for key, value in settings.items())])
-        f.write(f'exec {shlex.quote(program)} "$@"\n')
+        f.write(f'{more}exec {shlex.quote(program)} "$@"\n')
     os.chmod(path, 0o755)
     return path
+
+
+def polite_mpiexec(build):
+    """mpiexec of the Python package, with settings for ranks that share cores, next to lmp_itself()."""
+    library, source = os.path.join(build, "polite.so"), os.path.join(ROOT, "tests", "lammps", "polite.c")
+    subprocess.run([os.environ.get("CC", "cc"), "-shared", "-fPIC", "-O1", "-o", library, source], check=True)
+    preload = f'export LD_PRELOAD="${{LD_PRELOAD:+$LD_PRELOAD }}"{shlex.quote(library)}\n'
+    return script(os.path.join(build, "mpiexec"), MPIEXEC, polite.SETTINGS, preload)
 
 
 def environment(build):
@@ -88,7 +103,7 @@ def environment(build):
     env["MLFF_BUILD_DIR"] = build
     lmp = lmp_itself(build)
     if lmp and "MLFF_LMP" not in env:
-        env["MLFF_LMP"], env["MLFF_MPIEXEC"] = lmp, os.path.join(os.path.dirname(sys.executable), "mpiexec")
+        env["MLFF_LMP"], env["MLFF_MPIEXEC"] = lmp, polite_mpiexec(build)
     env.setdefault("MLFF_SHARED_DIR", os.path.join(os.path.dirname(ROOT), "shared"))
     env["OMP_NUM_THREADS"] = "1"
     env["MPIR_CVAR_CH4_PROGRESS_THROTTLE"] = "1"  # MPICH: ranks that share a core yield it while they wait
@@ -279,6 +294,7 @@ def asan_lammps(build, env):
     if not build_apart(result, env, where, options, ["mlffplugin", "nudge", "watch"]):
         return result
     there = {**env, **settings, "MLFF_PLUGIN": os.path.join(where, "mlffplugin.so"), "MLFF_HANG": "600"}
+    there["MLFF_MPIEXEC"] = MPIEXEC  # AddressSanitizer wants to be the first library
     there.pop("NIGHTLY", None)
     tests = [os.path.join(ROOT, "tests", "lammps", name) for name in ASAN_TESTS]
     return run_pytest("lammps-asan", build, there, only=tests)

@@ -1,5 +1,5 @@
 /* polite.c: preloaded into ranks of MPICH that share a core, lets a rank that waits sleep, so that the one it waits for
- * runs. MPICH calls sched_yield there if MPIR_CVAR_POLLS_BEFORE_YIELD is 1 (tests/lammps/random_scripts.py). */
+ * runs. MPICH calls sched_yield there if MPIR_CVAR_POLLS_BEFORE_YIELD is 1 (tests/support/polite.py). */
 #define _POSIX_C_SOURCE 199309L
 #include <sched.h>
 #include <time.h>

@@ -25,6 +25,7 @@ import traceback
 
 import harness
 import models
+import polite  # models.py knows where it is
 import script_grammar
 import script_oracle
 import script_worker
@@ -37,11 +38,6 @@ HANG = float(os.environ.get("MLFF_HANG", "120"))  # seconds of one script
 DIRTY = {"MALLOC_PERTURB_": "165", "GLIBC_TUNABLES": "glibc.malloc.tcache_count=0"}
 WITHOUT = (({}, 5.0), (DIRTY, 5.0), ({}, 3.0), ({}, None))
 OK, ERROR, LAMMPS, WRONG, CRASH, HUNG = "ok", "error", "lammps", "wrong", "crash", "hung"
-# For ranks that share a core: collectives by messages, whose waits sleep (polite.c). About 40 times less work.
-BY_MESSAGES = {
-    f"MPIR_CVAR_{name}_POSIX_INTRA_ALGORITHM": "mpir"
-    for name in ("BCAST", "REDUCE", "ALLREDUCE", "BARRIER", "ALLTOALL", "ALLGATHER", "ALLGATHERV")
-}
 FAILURES = (WRONG, CRASH, HUNG)
 NO_OPENMP = "without OPENMP package"  # of LAMMPS, which scripts with suffix omp need
 WATER = """a molecule for fix gcmc and fix widom
@@ -84,9 +80,7 @@ class Court:
         with open(os.path.join(self.folder, "water.mol"), "w", encoding="utf-8") as f:
             f.write(WATER)
         self.oracle = script_oracle.Oracle(self.folder)
-        self.environment = harness.with_libraries(
-            OMP_NUM_THREADS="1", MPIR_CVAR_POLLS_BEFORE_YIELD="1", **harness.preload("polite"), **BY_MESSAGES
-        )
+        self.environment = harness.with_libraries(OMP_NUM_THREADS="1", **harness.preload("polite"), **polite.SETTINGS)
 
     def judge(self, scripts, ranks):
         """Verdicts of scripts, lists of lines, on so many ranks."""
