@@ -95,6 +95,7 @@ def polite_mpiexec(build):
 def environment(build):
     """The environment of all tests: program and plugin of this build, this Python, one thread per process."""
     env = dict(os.environ)
+    env.pop("PYTHONDONTWRITEBYTECODE", None)  # else each process compiles what it imports, of PyTorch for a second
     env["PATH"] = os.path.dirname(sys.executable) + os.pathsep + env.get("PATH", "")
     env["PYTHONPATH"] = os.path.join(ROOT, "python")
     env["MLFF"] = os.path.join(build, "mlff")
