@@ -21,7 +21,7 @@ SEQUENCES = {"fcc": ["AB", "ABAC", "ABCACB"], "hcp": ["ABC", "ABAC", "ABCACB"], 
 SEQUENCES["zincblende"] = SEQUENCES["diamond"]
 LAYERS = {"hcp": 3, "rocksalt": 6}
 PACKED = 0.5  # of the volume, filled by atoms of structures `dense`, at most
-CUTOFF = 2.0  # nearest distances: in fcc and hcp the shells at 1.63 and 1.73 are well inside
+CUTOFF = 1.7  # nearest distances: MACE sees in the first shell what PaiNN needs further ones for
 CUTOFFS = (4.5, 6.5)  # A
 
 
@@ -232,7 +232,7 @@ def crystal(c, name, kind, teacher, size, amount):
     hot = [_round(t, 3) for t in dict.fromkeys((room, c.top, 1.3 * c.top))]
     cutoff = round(min(max(CUTOFF * near, CUTOFFS[0]), CUTOFFS[1]), 1)
     system |= {"name": name.rsplit("-", 1)[0], "temperature": _round(room), "high": _round(c.top, 3)}
-    student, rounds = {"size": size, "cutoff": cutoff, "spacing": 0.2}, _rounds(begin, hot, step, amount)
+    student, rounds = {"architecture": "mace", "size": size, "cutoff": cutoff}, _rounds(begin, hot, step, amount)
     certify = {"minutes": 20, "timestep": step, "systems": [system]}
     return _recipe(name, kind, items, teacher, student, rounds, certify)
 
@@ -242,7 +242,7 @@ KINDS = ("files", "crystal", "vacancy", "interstitial", "stacking", "fault", "su
 
 def _recipe(name, kind, items, teacher, student, rounds, certify):
     """The sections in the order of the file. items: _Items, whose amount scales the training as well."""
-    steps = max(1000, round(students.SIZES[student["size"]]["steps"] * min(items.amount, 3.0), -2))
+    steps = max(1000, round(students.filled(student)["steps"] * min(items.amount, 3.0), -2))
     head = {"name": name, "kind": kind, "structures": items.items, "teacher": teacher, "student": student}
     return {**head, "training": {"steps": steps}, "rounds": rounds, "certify": certify}
 

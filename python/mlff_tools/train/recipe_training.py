@@ -54,6 +54,7 @@ ANI = {
     "repulsion": REPULSION,
 }
 MACE = {
+    "size": (lambda v: v in students.MACE_SIZES, "one of " + ", ".join(students.MACE_SIZES)),
     "architecture": PAINN["architecture"],
     "channels": (_count(4, 256), "a whole number from 4 to 256"),
     "layers": (lambda v: v == 1 and _count(1, 1)(v), "1: students have one layer"),

@@ -27,7 +27,12 @@ ANI = {
     "sections": 4,
     "steps": 20000,
 }
-MACE = {"channels": 16, "lmax": 3, "correlation": 3, "cutoff": 5.0, "radial": 10, "readout": 16, "steps": 20000}
+MACE = {"lmax": 3, "correlation": 3, "cutoff": 5.0, "radial": 10, "steps": 40000}
+MACE_SIZES = {
+    "xs": {"channels": 16, "readout": 16},
+    "s": {"channels": 32, "readout": 32},
+    "m": {"channels": 64, "readout": 32},
+}
 CITATIONS = {
     "painn": "K. T. Schuett, O. T. Unke, M. Gastegger, ICML 2021, PMLR 139, 9377 (architecture)",
     "mace": "I. Batatia et al., NeurIPS 2022, arXiv:2206.07697 (architecture)",
@@ -37,9 +42,10 @@ CITATIONS = {
 
 def filled(student):
     """The section student with all its defaults."""
-    others = {"ani": ANI, "mace": MACE}
-    if student.get("architecture") in others:
-        return {**others[student["architecture"]], **student}
+    if student.get("architecture") == "ani":
+        return {**ANI, **student}
+    if student.get("architecture") == "mace":
+        return {**MACE, **MACE_SIZES[student.get("size", "xs")], **student}
     size = SIZES[student.get("size", "xs")]
     out = {**size, "spacing": SPACING, **student}
     out.setdefault("readout", max(8, out["features"] // 2))
