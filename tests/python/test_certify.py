@@ -359,6 +359,28 @@ def test_a_calculator_of_ase(place):
     assert rows_of(found, "speedup")["water"]["value"] > 0 and rows_of(found, "speed")["water"]["teacher"] > 0
 
 
+def test_a_pair_style_runs_a_calculator(place, capsys):
+    """Its dynamics is that of the pair style, whose file is next to the recipe; another potential is refused."""
+    (place / "springs.py").write_text(CALCULATOR)
+    nothing = ASE.replace("sum(x * x for p in self.positions for x in p)", "0.0").replace("-2 * x", "0.0")
+    rows = "".join(f"{k + 1} {0.001 + k} 0.0 0.0\n" for k in range(5))
+    (place / "zero.table").write_text(f"ZERO\nN 5 R 0.001 4.001\n\n{rows}")
+    commands = ["pair_style table linear 100", "pair_coeff * * zero.table ZERO 4.0"]
+    for text, status in ((nothing, 0), (ASE, 2)):
+        (place / "ase.py").write_text(text)
+        teacher = {"ase": {"python": sys.executable, "calculator": "springs:Springs"}}
+        recipe(place, {"nvt": "stable"}, teacher, by={"lammps": commands, "types": ["H", "O"]})
+        assert command.main([STUDENT, "r.yaml", "-o", f"c{status}", "--measure", "nvt,liquids"]) == status
+    assert "certify.by: water" in capsys.readouterr().err
+    with open("c0.json", encoding="utf-8") as f:
+        found = json.load(f)
+    row = rows_of(found, "density")["water"]
+    assert row["teacher"] is not None and row["teacher"] != row["value"], row
+    recipe(place, {}, {"mlff": STUDENT}, by={"lammps": commands, "types": ["H", "O"]})
+    assert command.main([STUDENT, "r.yaml", "-o", "d"]) == 2
+    assert "certify.by: is for a teacher that is a calculator of ASE" in capsys.readouterr().err
+
+
 def test_crystal_against_a_pair_style(place):
     """Silicon: Nequix against Stillinger and Weber; published constants of both are what is compared."""
     teacher = {"lammps": ["pair_style sw", "pair_coeff * * Si.sw ${elements}"]}

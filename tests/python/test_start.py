@@ -143,7 +143,9 @@ def test_an_element(here):
     assert text.startswith(
         "# mlff distill --element Mg --teacher tensornet-local-matpes-pbe --size s --temperature 500\n"
     )
-    assert (wanted.student["architecture"], wanted.student["size"]) == ("mace", "s") and wanted.certify["systems"][0]["high"] == 500
+    assert (wanted.student["architecture"], wanted.student["size"]) == ("mace", "s") and wanted.certify["systems"][0][
+        "high"
+    ] == 500
     assert wanted.teacher == {"mlff": "tensornet-local-matpes-pbe"} and os.path.exists("Mg-s-surfaces.xyz")
     assert kinds_of(wanted) == (CRYSTAL | {"stacking", "files"}) - {"surface"}
 

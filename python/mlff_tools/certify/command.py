@@ -144,7 +144,7 @@ def prepare(args, write):
     try:
         if wanted:
             all_frames = [*frames, *(s.frame for s in found_systems)]
-            teacher = sides.of_recipe(wanted, place, all_frames, args)
+            teacher = sides.of_recipe(wanted, place, all_frames, args, settings["by"])
             if path and not ("labels" in wanted and os.path.samefile(path, os.path.join(place, wanted["labels"]))):
                 sides.check_labels(teacher, frames, test)
         programs = {"mlff": model.static.program, "plugin": lammps.find_plugin(args.plugin)}

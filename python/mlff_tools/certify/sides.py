@@ -1,14 +1,17 @@
 """The model and its teacher: each evaluates structures, and some LAMMPS can run."""
 
+import numpy as np
+
 from ..model import lammps, modelfile
 from ..train import label, labelling, labels
 from ..train.extxyz import tag
-from ..train.teacher_lammps import types_of
+from ..train.teacher_lammps import LammpsTeacher, absolute, types_of
 from ..train.teachers import TIMEOUT, ModelTeacher
 from . import runner
 from .work import CertifyError, NotMeasured
 
 AT_ONCE = 32  # structures of a call
+SAME = 1e-3  # eV/A and, for an atom, eV: potentials that differ by more are not one
 
 
 class Side:
@@ -51,19 +54,50 @@ def of_model(name, path, precision, program, plugin, timeout=TIMEOUT):
     return Side(name, "mlff", static, in_runs, lambda elements: runner.of_model(path, elements, precision, plugin))
 
 
-def of_recipe(wanted, place, frames, args):
-    """The teacher of a recipe's section, whose files are relative to the folder `place`."""
+def _by_lammps(wanted, place, frames):
+    """What LAMMPS runs for a section with the key lammps."""
+    types = types_of(wanted["lammps"], wanted.get("types"), frames)
+    return lambda _: runner.of_commands(absolute(wanted["lammps"], place), types)
+
+
+def _runs_by(by, place, frames, teacher, args):
+    """(potential, identity) of the pair style that runs a calculator of ASE. CertifyError where it is another one."""
+    types = types_of(by["lammps"], by.get("types"), frames)
+    other = LammpsTeacher(by["lammps"], types, args.lmp, place)
+    try:
+        asked = [f for f in frames if f["cell"] is not None][-3:]
+        asked = [{"source": f.get("name") or "a structure", **f} for f in asked]
+        for f, mine, its in zip(asked, teacher.label(asked), other.label(asked)):
+            off = [
+                abs(mine["energy"] - its["energy"]) / len(f["elements"]),
+                np.abs(mine["forces"] - its["forces"]).max(),
+            ]
+            if not max(off) <= SAME:
+                raise CertifyError(
+                    f"certify.by: {f['source']}: the pair style differs from the teacher by {off[0]:.2g} eV/atom and "
+                    f"{off[1]:.2g} eV/A: give commands of the same potential"
+                )
+    finally:
+        other.close()
+    return _by_lammps(by, place, frames), other.identity
+
+
+def of_recipe(wanted, place, frames, args, by=None):
+    """The teacher of a recipe's section, whose files are relative to the folder `place`. by: section certify.by."""
     if "mlff" in wanted:
         path = modelfile.find_model(wanted["mlff"], place)
         timeout = wanted.get("timeout", TIMEOUT)
         return of_model("teacher", path, wanted.get("precision", "fp32"), args.program, args.plugin, timeout)
     teacher = label.make_teacher(wanted, frames, place, args)
-    potential = None
-    if "lammps" in wanted:
-        types = types_of(wanted["lammps"], wanted.get("types"), frames)
-        potential = lambda _: runner.of_commands(wanted["lammps"], types)
     kind = next(k for k in ("lammps", "ase", "labels") if k in wanted)
-    return Side("teacher", kind, teacher, teacher, potential)
+    side = Side("teacher", kind, teacher, teacher, _by_lammps(wanted, place, frames) if kind == "lammps" else None)
+    if by and kind == "ase":
+        try:
+            side.made, side.identity["runs"] = _runs_by(by, place, frames, teacher, args)
+        except BaseException:
+            side.close()
+            raise
+    return side
 
 
 def held_out(path, names=None, limit=None):

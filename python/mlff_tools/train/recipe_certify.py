@@ -16,7 +16,7 @@ import re
 import typing
 
 from . import kinds
-from .recipe import PRECISIONS, count, number
+from .recipe import PRECISIONS, check_potential, count, number
 
 
 class Quantity(typing.NamedTuple):
@@ -210,7 +210,11 @@ def certify(recipe):
     """The section certify, checked, with its defaults; `systems` are items that the caller checks as structures."""
     value = recipe.value.get("certify")
     if "certify" in recipe.value:
-        value = recipe.mapping(("certify",), (*KEYS, "systems"))
+        value = recipe.mapping(("certify",), (*KEYS, "systems", "by"))
+        if "by" in value:
+            check_potential(recipe, ("certify", "by"), ("lammps",))
+            if "ase" not in (recipe.value.get("teacher") or {}):
+                recipe.fail(("certify", "by"), "is for a teacher that is a calculator of ASE")
         for key, (good, allowed) in KEYS.items():
             if key in value:
                 recipe.check(("certify", key), good, allowed)
@@ -222,7 +226,7 @@ def certify(recipe):
     quick = bool(value.pop("quick", False))
     if quick:
         value["scale"] = QUICK
-    out = {**DEFAULTS, "timestep": None, "measure": None, "systems": None, **value}
+    out = {**DEFAULTS, "timestep": None, "measure": None, "systems": None, "by": None, **value}
     return {**out, "quick": quick or out["scale"] < 1}
 
 

@@ -70,6 +70,13 @@ def commands_digest(commands, types, place, lmp):
     return digest(*parts)
 
 
+def absolute(commands, place):
+    """The commands with absolute paths of the files in the folder `place` that they name, to be run elsewhere."""
+    path = lambda word: os.path.abspath(os.path.join(place, word))
+    found = lambda word: lammps.quoted(path(word)) if os.path.isfile(path(word)) else word
+    return [" ".join(map(found, command.split())) for command in commands]
+
+
 def version(lmp):
     """What LAMMPS calls itself."""
     process = Program([lmp, "-h"], "lmp -h", env=lammps.environment(lmp))
