@@ -102,6 +102,21 @@ def test_the_kind_of_material(place, capsys):
     assert "kind: is 'gas'; allowed is one of metal" in capsys.readouterr().err
 
 
+def test_other_seeds(place):
+    """A network next to the model is tested on the same frames; the same network has no spread, another one has."""
+    for name, source in (("s", STUDENT), ("s-2", STUDENT), ("s-3", TEACHER), ("s-inner", STUDENT)):
+        head, tensors = modelfile.read(source)
+        modelfile.write(str(place / name), {**head, "name": name}, tensors)
+    words = [*recipe(place, {}, {"mlff": STUDENT}), "--measure", "errors,seeds"]
+    _, found = certify(words, "s.yaml")
+    rows, mine = rows_of(found, "seed_forces"), rows_of(found, "forces")["all"]["value"]
+    assert list(rows) == ["s-2", "s-3", "spread"] and rows["s-2"]["value"] == pytest.approx(mine, abs=1e-6)
+    assert rows["spread"]["value"] == pytest.approx(np.std([mine, mine, rows["s-3"]["value"]], ddof=1)) and mine >= 0
+    (place / "s-3.yaml").unlink()
+    _, found = certify(words, "s.yaml")
+    assert rows_of(found, "seed_forces")["spread"]["value"] == pytest.approx(0, abs=1e-6)
+
+
 def test_what_a_model_does_not_say():
     """Is null in the certificate."""
     head = {"elements": ["H", "O"], "cutoff": 4.0, "domain": {"elements": ["H", "O"], "temperature": [200, 400]}}

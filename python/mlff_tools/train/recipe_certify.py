@@ -35,6 +35,8 @@ QUANTITIES = {
     "forces": Quantity("meV/A", "most", "errors", "error of force components, root mean square", percent=True),
     "stress": Quantity("GPa", "most", "errors", "error of stress components, root mean square", percent=True),
     "pressure": Quantity("bar", "most", "errors", "mean error of the pressure"),
+    "seed_forces": Quantity("meV/A", "most", "seeds", "error of forces of networks of other seeds", percent=True),
+    "seed_energy": Quantity("meV/atom", "most", "seeds", "error of energies of networks of other seeds"),
     "lattice_constant": Quantity("A", "near", "crystals", "lattice constants at 0 K", percent=True),
     "bulk_modulus": Quantity("GPa", "near", "crystals", "bulk modulus from E(V)", percent=True),
     "elastic_constants": Quantity("GPa", "near", "crystals", "elastic constants, ions relaxed", percent=True),
