@@ -136,8 +136,10 @@ def _bulk(items, c, near, source):
     items.add(*source, dynamics=pressed, label="pressed")
     molten = {"temperature": [1.2 * c.melting, 1.7 * c.melting], "hot": _round(4 * c.melting), "pressure": 0}
     items.add(*source, dynamics={**molten, "time": 3.0, "every": 0.1, "equilibrate": 3.0}, label="liquid")
-    held = {"temperature": [room, c.top], "time": 0.5, "every": 0.1, "runs": 5, **runs}
-    items.add(*source, dynamics=held, label="crystal", split="test")
+    held = {"time": 0.5, "every": 0.1}
+    at = {"temperature": [room, c.top], "runs": 5, **runs}
+    items.add(*source, dynamics={**held, **at}, label="crystal", split="test")
+    items.add(*source, dynamics={**held, **molten, "runs": 3, "equilibrate": 3.0}, label="liquid", split="test")
 
 
 def _point_defects(items, c, near):
@@ -174,7 +176,9 @@ def _planar(items, c, near):
     for face in FACES.get(c.lattice, lattices.MILLER if c.lattice in lattices.CUBIC else ()):
         size = _slab_size(c.lattice, c.elements, c.constant, face)
         runs = {"temperature": [room, 0.6 * c.top], "time": 1.0}
-        items.add("surface", {**base, "miller": int(face), "size": size, "vacuum": 10}, dynamics=runs)
+        value = {**base, "miller": int(face), "size": size, "vacuum": 10}
+        items.add("surface", value, dynamics=runs)
+        items.add("surface", value, dynamics={**runs, "time": 0.5, "every": 0.1, "runs": 2}, split="test")
     for value in _other_lattices(c, near):
         items.add("crystal", value, 12, label="polymorph", strain=0.04, rattle=_round(0.03 * near))
 
