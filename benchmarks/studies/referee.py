@@ -285,6 +285,73 @@ run {steps}
 """
 
 
+ICE = """units metal
+boundary p p p
+read_data data
+plugin load {plugin}
+pair_style mlff
+pair_coeff * * {model} H O
+velocity all create 400 7 mom yes
+timestep 0.0005
+thermo 1000
+group oxygen type 2
+compute away oxygen msd com yes
+fix run all npt temp 200 200 0.1 aniso 1 1 1
+thermo_style custom step temp density c_away[4]
+run {steps}
+"""
+# A molecule that leaves the slab has no neighbors but its own two atoms.
+SLAB = """units metal
+boundary p p p
+read_data {start}
+replicate 1 1 2
+change_box all z delta -20 20
+plugin load {plugin}
+pair_style mlff
+pair_coeff * * {model} H O
+minimize 0 1e-2 100 1000
+velocity all create 300 7 mom yes
+timestep 0.0005
+thermo 100
+fix run all nvt temp 300 300 0.1
+run 20000
+compute near all coord/atom cutoff 4.0
+compute fewest all reduce min c_near
+variable tension equal lz/2*(pzz-(pxx+pyy)/2)*0.01
+thermo_style custom step press c_fewest v_tension
+print "production"
+run {steps}
+"""
+
+
+def table(script, folder, columns, **words):
+    """Rows of the thermodynamic output of a LAMMPS script, after the word production if it is there."""
+    with open(os.path.join(folder, "in.run"), "w", encoding="utf-8") as f:
+        f.write(script.format(plugin=os.environ["MLFF_PLUGIN"], **words))
+    subprocess.run(["lmp", "-in", "in.run", "-log", "log"], cwd=folder, check=True, stdout=subprocess.DEVNULL)
+    with open(os.path.join(folder, "log"), encoding="utf-8") as f:
+        rows = [line.split() for line in f.read().split("\nproduction")[-1].splitlines()]
+    return np.array([r for r in rows if len(r) == columns and r[0].isdigit()], float)
+
+
+def ice_and_slab(report, args):
+    """Ice Ih at 200 K stays ice; a slab of 128 molecules at 300 K stays together."""
+    model = os.path.abspath(args.model)
+    with tempfile.TemporaryDirectory() as folder:
+        ice = read(args.ice) * (1, 2, 2)
+        write(os.path.join(folder, "data"), ice, format="lammps-data", masses=True, specorder=["H", "O"])
+        rows = table(ICE, folder, 4, model=model, steps=2000 if args.quick else 40000)
+    report.near("ice Ih, 200 K: mean square displacement, A2", rows[-1, 3], 0.0, 0.5)
+    report.near("  density, g/cm3 (experiment 0.927)", rows[len(rows) // 2 :, 2].mean(), 0.927, 0.03)
+    with tempfile.TemporaryDirectory() as folder:
+        words = {"start": os.path.abspath(args.start), "model": model}
+        rows = table(SLAB, folder, 4, **words, steps=2000 if args.quick else 200000)
+    report.least("slab, 300 K: fewest neighbors of an atom", rows[:, 2].min(), 3)
+    blocks = [b[:, 3].mean() for b in np.array_split(rows, 5)]
+    error = 2.8 * np.std(blocks, ddof=1) / np.sqrt(5)
+    print(f"  surface tension {np.mean(blocks):.0f} +- {error:.0f} mN/m (experiment 72; without a bar)")
+
+
 def water_run(args, ps):
     """(densities of the NPT run, positions of oxygen [frames each 0.1 ps, n, 3], box [3]) at 300 K and 1 bar."""
     with tempfile.TemporaryDirectory() as folder:
@@ -321,6 +388,7 @@ def water(report, args):
     first = g[40:64].argmax() + 40
     report.near("first peak of g(O-O), A", (edges[first] + edges[first + 1]) / 2, 2.80, 0.05)
     report.near("its height", g[first], 2.57, 0.257)
+    ice_and_slab(report, args)
 
 
 MATERIALS = {"aluminium": aluminium, "silicon": silicon, "iron": iron, "water": water}
@@ -333,6 +401,7 @@ def main():
     parser.add_argument("teacher", nargs="?", help="none for water")
     parser.add_argument("--quick", action="store_true", help="short runs: whether everything works")
     parser.add_argument("--start", default="examples/lammps_inputs/data.water64", help="water: a data file, H and O")
+    parser.add_argument("--ice", default="models/recipes/ice-ih.xyz", help="water: ice Ih, extended XYZ")
     args = parser.parse_args()
     report = Report(args.material)
     MATERIALS[args.material](report, args)
