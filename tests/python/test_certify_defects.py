@@ -228,7 +228,7 @@ def test_starts_of_interstitials(monkeypatch):
     for name, wanted in far.items():
         unit = lattices.crystal(name, ["Al"], 4.0)
         with monkeypatch.context() as patch:
-            patch.setattr(defects, "PUSHES", 0)
+            patch.setattr(defects.builders, "PUSHES", 0)
             found = dict(defects.interstitials(name, unit))
         assert len(found) == 3 + len(wanted)
         for (key, frame), distance in zip(list(found.items())[3:], wanted):
@@ -236,7 +236,7 @@ def test_starts_of_interstitials(monkeypatch):
         near = lattice.nearest_distance(defects.supercell(unit))
         for key, frame in defects.interstitials(name, unit):
             if name != "sc":  # a row of a small cell has no room
-                assert nearest(frame) > defects.NEAREST * near - 1.01 * defects.CLOSE, (name, key)
+                assert nearest(frame) > defects.builders.SPLIT * near - 1.01 * defects.builders.CLOSE, (name, key)
             moved = frame["positions"] - found[key]["positions"]
             helpers.assert_near(moved.sum(0), np.zeros(3), 1e-6, f"{name} {key}")
             if key in ("110", "111"):

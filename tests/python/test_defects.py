@@ -111,8 +111,13 @@ def test_holes():
     assert np.linalg.norm(x - np.round(x / (3 * A)) * 3 * A) < 0.01  # the vacancy at the origin
 
 
-def test_interstitials():
+def test_interstitials(monkeypatch):
     """Distance of the two atoms of dumbbells and crowdions, and of atoms in holes to their neighbors."""
+    for lattice in ("fcc", "bcc", "diamond"):
+        for kind in (*defects.DUMBBELLS, "crowdion", "hole"):
+            pushed = neighbors(defects.interstitial(crystal(lattice), kind), A)[1].min()
+            assert pushed > defects.SPLIT * NEAREST[lattice] * A - 1.01 * defects.CLOSE, (lattice, kind)
+    monkeypatch.setattr(defects, "PUSHES", 0)
     for lattice in ("fcc", "bcc", "diamond"):
         whole, near = crystal(lattice), NEAREST[lattice] * A
         for kind in defects.DUMBBELLS:

@@ -26,8 +26,6 @@ HOLES = {
     "sc": {"cubic": (0.5, 0.5, 0.5)},
     "hcp": {"octahedral": (2 / 3, 1 / 3, 0.25), "tetrahedral": (0.0, 0.0, 0.375)},
 }
-NEAREST = 0.8  # of the neighbor distance: atoms around an interstitial before it is relaxed
-CLOSE, PUSHES = 0.01, 500  # A, of that distance; steps
 FALLS = 0.02  # eV: end points of a hop that differ by more are not one vacancy
 
 
@@ -106,19 +104,6 @@ def vacancy(job):
     return {"rows": rows, "figures": []}
 
 
-def pushed_apart(frame, least):
-    """The frame with atoms that are closer than `least` A pushed apart, which keeps its symmetry."""
-    x = frame["positions"].copy()
-    for _ in range(PUSHES):
-        d = vectors(x, x, frame["cell"])
-        r = np.linalg.norm(d, axis=-1)
-        np.fill_diagonal(r, np.inf)
-        if r.min() > least - CLOSE:
-            break
-        x -= 0.5 * (d * (np.maximum(least - r, 0) / np.maximum(r, CLOSE))[..., None]).sum(1)
-    return {**frame, "positions": x}
-
-
 def interstitials(name, unit):
     """[(name, supercell with one atom more)] of a lattice and its unit cell of one element."""
     big, out = supercell(unit), []
@@ -127,8 +112,8 @@ def interstitials(name, unit):
     for key, fractions in HOLES[name].items():
         site = np.asarray(fractions) @ unit["cell"]
         out.append((key, builders.with_atom(big, big["elements"][0], site)))
-    least = NEAREST * lattice.nearest_distance(big)
-    return [(key, pushed_apart(frame, least)) for key, frame in out]
+    least = builders.SPLIT * lattice.nearest_distance(big)
+    return [(key, builders.pushed_apart(frame, least)) for key, frame in out]
 
 
 def _interstitial(job, side, system, which):

@@ -25,7 +25,8 @@ STACKED = ("fcc", "hcp", "diamond", "zincblende")
 DUMBBELLS = ("100", "110", "111")
 INTERSTITIALS = (*DUMBBELLS, "crowdion", "octahedral", "tetrahedral", "hole")
 WITH_HOLES = {"octahedral": ("fcc", "bcc", "hcp"), "tetrahedral": ("fcc", "bcc", "hcp", "diamond", "zincblende")}
-SPLIT = 0.8  # of the nearest distance, between the two atoms of a dumbbell
+SPLIT = 0.8  # of the nearest distance: the least distance at an interstitial, and that in a dumbbell
+CLOSE, PUSHES = 0.01, 500  # A, of that distance; steps
 SHELL = 1.05  # times a distance: one shell of neighbors
 POINTS, ROUNDS = 60, 200  # that move into holes, and their steps
 STEPS = 1.6, 0.9  # factors of a step
@@ -195,21 +196,38 @@ def _tetrahedral(frame):
     raise FrameError("the crystal has no tetrahedral holes")
 
 
+def pushed_apart(frame, least):
+    """The frame with atoms that are closer than `least` A pushed apart, which keeps its symmetry."""
+    x = frame["positions"].copy()
+    for _ in range(PUSHES):
+        i, _, d = reference.neighbours(x, frame["cell"], least)
+        r = np.linalg.norm(d, axis=1)
+        if r.min(initial=np.inf) > least - CLOSE:
+            break
+        np.add.at(x, i, -0.5 * d * (least / np.maximum(r, CLOSE) - 1)[:, None])
+    return {**frame, "positions": x}
+
+
 def interstitial(frame, kind, add=None):
     """A crystal and one more atom, of the element `add` (default: that of the first atom).
+
+    Atoms closer than SPLIT of the nearest distance are pushed apart.
 
     kind: one of INTERSTITIALS. 100, 110, 111: a dumbbell, of an atom and the added one, along a direction of the axes;
     crowdion: between an atom and its nearest neighbor; octahedral, tetrahedral: in such a hole; hole: the largest."""
     element = add or frame["elements"][0]
     site = frame["elements"].index(element) if element in frame["elements"] else 0
-    kind = str(kind)
+    vectors, lengths = _around(frame, site)
+    return pushed_apart(_with_interstitial(frame, str(kind), element, site, vectors, lengths), SPLIT * lengths[0])
+
+
+def _with_interstitial(frame, kind, element, site, vectors, lengths):
     if kind == "hole":
         return with_atom(frame, element, largest_hole(frame))
     if kind == "octahedral":
         return with_atom(frame, element, _octahedral(frame, site))
     if kind == "tetrahedral":
         return with_atom(frame, element, _tetrahedral(frame))
-    vectors, lengths = _around(frame, site)
     if kind == "crowdion":
         return with_atom(frame, element, frame["positions"][site] + vectors[0] / 2)
     if kind not in DUMBBELLS:
