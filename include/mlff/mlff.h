@@ -336,6 +336,8 @@ typedef struct mlff_info {
   const char *header_sha256;
   /* The file states header_sha256; 0 in older files. */
   int header_is_hashed;
+  /* Known failures of the model, for a warning when a run starts; NULL: none in the file. */
+  const char *caution;
   /* Self-test structures in the file. */
   int n_self_tests;
   /* Structures that passed when the model was opened. Fewer than n_self_tests if some contain omitted elements only, or

@@ -124,6 +124,7 @@ class CInfo(ctypes.Structure):
         ("uncertainty_limit", c_double),
         ("header_sha256", c_char_p),
         ("header_is_hashed", c_int),
+        ("caution", c_char_p),
         ("n_self_tests", c_int),
         ("n_self_tests_passed", c_int),
     ]

@@ -227,6 +227,8 @@ class Model:
         if self._self_test and not self._library.mlff_model_info(self._handle).contents.n_self_tests:
             why = f"model {self.name} ({self.path}) has no self-test structures: nothing checks what it computes"
             warnings.warn(why, ModelWarning, stacklevel=2)
+        if self.caution:
+            warnings.warn(f"model {self.name}: {self.caution} [mlff-45]", ModelWarning, stacklevel=2)
         self._species_of = np.full(len(SYMBOLS), -1, np.int32)
         self._species_of[[NUMBERS[e] for e in self.elements]] = np.arange(len(self.elements))
 
@@ -285,6 +287,7 @@ class Model:
         self.header_is_hashed: bool = bool(
             info.header_is_hashed
         )  # the file states it; False: from before there was one
+        self.caution: str | None = text(info.caution) or None  # known failures
         self.device: str = text(info.device) + (f":{info.device_number}" if info.device_number >= 0 else "")
         self.device_why: str = text(info.device_why)  # why "auto" did not take a GPU
         self.precision: str = text(info.precision)

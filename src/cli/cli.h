@@ -91,7 +91,7 @@ int cli_fail(const mlff_error *error);
 int cli_fail_report(const mlffprof_error *error);
 
 /* Warns on stderr if the model has no self-test. */
-void cli_warn_untested(const char *who, const mlff_model *model);
+void cli_warn(const char *who, const mlff_model *model);
 
 /* A frame of an (extended) XYZ file. */
 typedef struct cli_frame {

@@ -157,7 +157,7 @@ int cli_evaluate(const cli_options *options)
   if (mlff_model_open(options->arguments[0], &options->open, &model, &error)) {
     cli_fail(&error);
   } else {
-    cli_warn_untested("evaluate", model);
+    cli_warn("evaluate", model);
     code = evaluate_all(options, model, file);
   }
   mlff_model_close(model);

@@ -249,9 +249,10 @@ static std::string self_test_line(const mlff_info *info, const MLFFSettings &set
   return "  self-test:    " + (settings.self_test ? ran : "not run (self_test no)") + "\n";
 }
 
-/* Without self-test structures a wrong kernel or a damaged conversion would not be noticed. */
-void MLFFLoader::warn_unchecked(const mlff_info *info, const MLFFSettings &settings) const
+/* Known failures of the model. Without self-test structures a wrong kernel or a damaged conversion would not be noticed. */
+void MLFFLoader::warn(const mlff_info *info, const MLFFSettings &settings) const
 {
+  if (info->caution) error->warning(FLERR, caller + ": model " + info->name + ": " + info->caution + " [mlff-45]");
   if (!settings.self_test || info->n_self_tests_passed > 0) return;
   error->warning(FLERR, caller + ": model " + info->name + " has no self-test structures" +
                             (info->n_self_tests > 0 ? " for the elements of this run" : "") +
@@ -270,7 +271,7 @@ void MLFFLoader::report(const std::string &path, mlff_model *model, const MLFFSe
   text += gpu_table + exchange_text;
   text += mlff_format("  units:        %s, 1 eV = %.9g %s\n", units->style, units->per_ev, units->energy);
   utils::logmesg(lmp, text + self_test_line(info, settings));
-  warn_unchecked(info, settings);
+  warn(info, settings);
 }
 
 void MLFFLoader::report_inner(const std::string &path, mlff_model *model, const MLFFSettings &settings) const
@@ -279,7 +280,7 @@ void MLFFLoader::report_inner(const std::string &path, mlff_model *model, const 
   const mlff_info *info = mlff_model_info(model);
   utils::logmesg(lmp, "pair_style mlff, inner level of run_style respa\n" + describe(path, info, settings) +
                           exchange_text + self_test_line(info, settings));
-  warn_unchecked(info, settings);
+  warn(info, settings);
 }
 
 void MLFFLoader::report_further(const std::string &path, mlff_model *model, const MLFFSettings &settings) const
@@ -291,7 +292,7 @@ void MLFFLoader::report_further(const std::string &path, mlff_model *model, cons
                                   info->header_is_hashed ? info->header_sha256 : "not hashed", info->device,
                                   info->precision) +
                           self_test_line(info, settings));
-  warn_unchecked(info, settings);
+  warn(info, settings);
 }
 
 void MLFFLoader::report_warm_up(const mlff_model *model, double first_seconds, double record_seconds) const

@@ -60,7 +60,7 @@ class MLFFLoader : protected Pointers {
   const std::string caller;
   struct Files;
   void read(const std::string &path, Files &files);
-  void warn_unchecked(const mlff_info *info, const MLFFSettings &settings) const;
+  void warn(const mlff_info *info, const MLFFSettings &settings) const;
   void map_gpus(const MLFFMachine &machine, const mlff_info *info);
   std::string gpu_table;        // one line per rank; empty on CPUs
   std::string exchange_text;    // empty on one rank

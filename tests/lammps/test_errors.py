@@ -444,6 +444,19 @@ def test_two_dimensions(zoo, tmp_path):
     expect(fails(lines, tmp_path), "does not support `dimension 2`")
 
 
+def test_caution(zoo, tmp_path):
+    """A known failure of a model is one warning on any number of ranks."""
+    with open(zoo["painn"], encoding="utf-8") as f:
+        text = f.read()
+    assert "accuracy: {" in text
+    path = tmp_path / "model.yaml"
+    path.write_text(text.replace("accuracy: {", "accuracy: {caution: ice melts, "))
+    shutil.copy(zoo["painn"].replace(".yaml", ".safetensors"), tmp_path)
+    for ranks in (1, 2):
+        output = launch(deck(tmp_path, mlff(str(path))), str(tmp_path), ranks)
+        assert output.count("WARNING: pair_coeff of mlff: model random-painn: ice melts [mlff-45]") == 1, output
+
+
 def test_missing_self_test(zoo, tmp_path):
     """A model file without self-test structures gives one warning on any number of ranks; `self_test no` none."""
     for ranks in (1, 2):

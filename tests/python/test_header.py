@@ -305,6 +305,21 @@ def test_new_processes(method, tmp_path):
 # ---- no self-test ----------------------------------------------------------------------------------------------------
 
 
+def test_caution_is_said_aloud(tmp_path):
+    """A known failure is a warning in Python and of the program, and in what `mlff info` prints."""
+    path = place(
+        FOLDER / "water-benzene-student.yaml",
+        tmp_path,
+        lambda t: t.replace("accuracy: {", "accuracy: {caution: ice melts, "),
+    )
+    with pytest.warns(mlff.ModelWarning, match=r"model water-benzene-student: ice melts \[mlff-45\]"):
+        assert mlff.Model(path).caution == "ice melts"
+    (tmp_path / "w.xyz").write_text("3\n\nO 0 0 0.119\nH 0 0.763 -0.477\nH 0 -0.763 -0.477\n")
+    code, _, said = command("evaluate", path, str(tmp_path / "w.xyz"))
+    assert code == 0 and said.count("warning: model water-benzene-student: ice melts [mlff-45]") == 1
+    assert "  caution      ice melts\n" in command("info", path)[1]
+
+
 def test_no_structures_is_said_aloud(tmp_path):
     path = place(FOLDER / "water-xs.yaml", tmp_path, lambda t: t[: t.index("  structures:")] + "  structures: []\n")
     with pytest.warns(mlff.ModelWarning, match=r"model water-xs \(.*\) has no self-test structures: nothing checks"):

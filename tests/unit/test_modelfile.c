@@ -126,7 +126,11 @@ START_TEST(domain_is_told)
                         ? "  density: [0.95, 1.05]\n  distances: {O-H: 0.85, O-O: 4, H-H: 1.2}\n  pressure: [-1, 2.5]\n"
                           "  max_force: 7.5\n  triples: {O: {H-H: 1.1, O-H: 4}, H: {H-H: 1.3}}\n"
                         : "");
-    if (!has_all) test_model_edit(&m, "  temperature: [280, 400]\n", "");
+    if (has_all)
+      test_model_edit(&m, "accuracy: {description: none,",
+                      "accuracy: {description: none, caution: ice melts at 200 K,");
+    else
+      test_model_edit(&m, "  temperature: [280, 400]\n", "");
     mlff_model *model = test_model_open(&m, "fp64");
     const mlff_info *info = mlff_model_info(model);
     char *said = NULL;
@@ -148,8 +152,10 @@ START_TEST(domain_is_told)
       near_all(info->triples, ((double[]){1.3, 0, 0, 0, 1.1, 4, 4, 0}), 8, 0, 0);
       near_one(info->max_force, 7.5, 0);
       ck_assert(!strstr(said, "not known"));
+      ck_assert_str_eq(info->caution, "ice melts at 200 K");
+      ck_assert(strstr(said, "  caution      ice melts at 200 K\n"));
     } else {
-      ck_assert(!info->temperature && !info->density && !info->distances);
+      ck_assert(!info->temperature && !info->density && !info->distances && !info->caution);
       ck_assert(!info->pressure && !info->triples && info->max_force == 0);
       ck_assert(!strstr(said, "shortest") && !strstr(said, "both near") && !strstr(said, "GPa"));
       ck_assert(

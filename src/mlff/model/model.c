@@ -168,6 +168,7 @@ static void fill_info(mlff_model *m)
                         .max_force = h->max_force,
                         .header_sha256 = h->header_sha256,
                         .header_is_hashed = h->header_is_hashed,
+                        .caution = m->file->about.caution,
                         .n_self_tests = m->tests.n};
 }
 

@@ -78,6 +78,7 @@ static mlff_status read_accuracy(mlff_modelfile *f, mlff_error *error)
   f->about.force_rmse = f->about.energy_rmse = NAN;
   MLFF_TRY(mlff_yaml_map(f, f->root, "accuracy", &a, error));
   MLFF_TRY(mlff_yaml_string(f, a, "description", &f->about.accuracy, error));
+  if (mlff_yaml_has(a, "caution")) MLFF_TRY(mlff_yaml_string(f, a, "caution", &f->about.caution, error));
   if (mlff_yaml_has(a, "force_rmse_mev_per_ang"))
     MLFF_TRY(mlff_yaml_double(f, a, "force_rmse_mev_per_ang", 0, 1e9, &f->about.force_rmse, error));
   if (mlff_yaml_has(a, "energy_rmse_mev_per_atom"))

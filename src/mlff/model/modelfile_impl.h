@@ -11,6 +11,7 @@ typedef struct mlff_about {
   const char *description;
   const char *labels, *data, *data_sha256, *code, *license, *citation; /* provenance */
   const char *domain, *accuracy;                                       /* their descriptions */
+  const char *caution;                                                 /* known failures    */
   double force_rmse, energy_rmse;                                      /* meV/A, meV/atom */
   const char *weights_file;
 } mlff_about;

@@ -78,6 +78,7 @@ static void print_domain(const mlff_model *m, FILE *out)
   print_unknown(m, out);
   fprintf(out, "  distances    at least %g A; closer atoms are an error\n", m->head->min_distance);
   fprintf(out, "accuracy       %s\n", a->accuracy);
+  if (a->caution) fprintf(out, "  caution      %s\n", a->caution);
   if (!isnan(a->force_rmse)) fprintf(out, "  forces       %g meV/A (RMSE, held out)\n", a->force_rmse);
   if (!isnan(a->energy_rmse)) fprintf(out, "  energy       %g meV/atom (RMSE, held out)\n", a->energy_rmse);
   if (m->info.uncertainty_unit)
