@@ -103,7 +103,7 @@ def test_first_model_drives(committees, tmp_path, name, asks, bar, ranks):
     found = []
     for paths, options in ((committees[name], asks), (committees[name][:1], "")):
         more = (
-            "velocity all create 300 1 loop geom\nfix move all nve\ntimestep 0.0005\n"
+            "velocity all create 300 1 loop all\nfix move all nve\ntimestep 0.0001\n"
             "thermo_style custom step pe press\nrun 20\nprint 'END $(pe:%.17g) $(press:%.17g)'\n"
             "write_dump all custom end.dump id x y z vx vy vz fx fy fz modify sort id format float %.17g\n"
         )
