@@ -321,8 +321,8 @@ def test_caution_is_said_aloud(tmp_path):
 
 
 def test_no_structures_is_said_aloud(tmp_path):
-    path = place(FOLDER / "water-xs.yaml", tmp_path, lambda t: t[: t.index("  structures:")] + "  structures: []\n")
-    with pytest.warns(mlff.ModelWarning, match=r"model water-xs \(.*\) has no self-test structures: nothing checks"):
+    path = place(FOLDER / "water-benzene-student.yaml", tmp_path, lambda t: t[: t.index("  structures:")] + "  structures: []\n")
+    with pytest.warns(mlff.ModelWarning, match=r"model water-benzene-student \(.*\) has no self-test structures: nothing checks"):
         model = mlff.Model(path)
     with warnings.catch_warnings():
         warnings.simplefilter("error", mlff.ModelWarning)
@@ -332,7 +332,7 @@ def test_no_structures_is_said_aloud(tmp_path):
     code, out, said = command("evaluate", path, str(tmp_path / "w.xyz"))
     assert code == 0 and "energy" in out
     assert (
-        said.count("mlff evaluate: warning: model water-xs has no self-test structures, so its results are not checked")
+        said.count("mlff evaluate: warning: model water-benzene-student has no self-test structures, so its results are not checked")
         == 1
     )
     assert "self-test      none: the file has no structures, and nothing checks" in command("info", path)[1]

@@ -282,14 +282,14 @@ def liquid(molecules, density, temperature, name, teacher, size, amount, box=Non
         items.add("files", [box], dynamics=at, label="box")
     held = {"temperature": [t], "time": 0.5, "every": 0.1, "equilibrate": 1.5, "runs": 5}
     items.add("liquid", {**wet, "density": _round(density, 3)}, dynamics=held, split="test")
-    names = list(molecules)
+    names, train = list(molecules), {"split": "train"}  # as for crystals: far from what a liquid visits
     for molecule in names:
-        for rattle in (0.05, 0.15):
-            kind = ("molecule", molecule) if molecule in structures.MOLECULES else ("files", [molecule])
-            items.add(*kind, 30, rattle=rattle, label="molecule")
+        kind = ("molecule", molecule) if molecule in structures.MOLECULES else ("files", [molecule])
+        items.add(*kind, 30, rattle=0.05, label="molecule")
+        items.add(*kind, 30, rattle=0.15, label="distorted", **train)
     for k, one in enumerate(names):
         for other in names[k:]:
-            items.add("dimer", {"molecules": [one, other], "number": 60})
+            items.add("dimer", {"molecules": [one, other], "number": 60}, **train)
     rounds = _rounds(["liquid", "hot", "vapour"], [_round(t, 3), _round(1.3 * t, 3), hot], 0.5, amount)
     certify = {"minutes": 20, "systems": ["liquid"]}
     return _recipe(name, "liquid", items, teacher, {"size": size, "cutoff": 5.0}, rounds, certify)
