@@ -173,7 +173,7 @@ def test_a_structure_that_has_changed(here):
     """Is not replaced by the one of an earlier recipe without a word."""
     old = lattices.crystal("fcc", ["Cu"], 3.6)
     (here / "cu.xyz").write_text(written(old))
-    assert distill.main(["cu.xyz", "--dry-run"]) == 0
+    write_only("cu.xyz")
     new = lattices.crystal("fcc", ["Cu"], 3.7)
     (here / "cu.xyz").write_text(written(new))
     before = sorted(path.name for path in here.iterdir())
