@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import types
 
 import helpers
 import kills
@@ -100,6 +101,22 @@ def test_the_kind_of_material(place, capsys):
     (place / "r.yaml").write_text(text + "kind: gas\n")
     assert command.main([STUDENT, *words]) == 2
     assert "kind: is 'gas'; allowed is one of metal" in capsys.readouterr().err
+
+
+def test_hashes_of_frames(place):
+    """Those of the labels, whatever their order; none where one frame has none."""
+    frames = extxyz.read("labels.xyz")
+    for k, f in enumerate(frames):
+        f["info"]["frame_sha256"] = f"{k:064x}"
+    made = types.SimpleNamespace(frames=frames, test=frames[:2])
+    found = command._frames(made)
+    assert found["held_out"] == ["0" * 12] * 2
+    made.frames = frames[::-1]
+    assert command._frames(made) == found
+    made.frames = frames[1:]
+    assert command._frames(made)["sha256"] != found["sha256"]
+    del frames[3]["info"]["frame_sha256"]
+    assert command._frames(made) is None
 
 
 def test_other_seeds(place):

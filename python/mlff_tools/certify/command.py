@@ -18,8 +18,9 @@ from ..bench import profiles
 from ..command_line import above_zero, add_programs, one_line
 from ..model import files, lammps, modelfile
 from ..train import domain, recipe, recipe_certify, recipe_structures
+from ..train.extxyz import tag
 from . import job, measurements, page, reality, rows, sides, systems
-from .work import CertifyError, Work, plain, write_whole
+from .work import CertifyError, Work, digest, plain, write_whole
 
 FORMAT = "mlff-certificate/1"
 KEYS = ("model", "teacher", "verdict", "verdict_text", "quick", "bars", "measurements", "settings", "systems")
@@ -216,6 +217,17 @@ def _judged(measured, bars, kind, settings):
     return {"kind": kind, "verdict": verdict, "quick": quick, "verdict_text": text, "bars": judged}
 
 
+DIGITS = 12  # of the hash of a held-out frame
+
+
+def _frames(made):
+    """Hashes (frame_sha256) of the labelled frames, which rows are computed from; None for labels without them."""
+    known = lambda frames: [tag(f, "frame_sha256") for f in frames]
+    if not made.frames or None in known(made.frames):
+        return None
+    return {"sha256": digest(sorted(known(made.frames))), "held_out": [h[:DIGITS] for h in known(made.test)]}
+
+
 def certificate(made, bars, found):
     """The JSON."""
     reality.add([r for m in found.values() for r in m["rows"]], made.systems)
@@ -239,6 +251,7 @@ def certificate(made, bars, found):
             ],
             "settings": made.settings,
             "measurements": found,
+            "frames": _frames(made),
             "context": {
                 "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
                 "cpu": lammps.cpu_name(),
