@@ -128,7 +128,7 @@ ALL = {
         (*LENGTHS, "hot"),
     ),
     "nve": Measurement(
-        "Conservation of energy", "Slope of the total energy over the NVE run.", dynamics.nve, (*LENGTHS, "nve")
+        "Conservation of energy", "Slope of the total energy over the NVE run.", dynamics.nve, (*LENGTHS, "nve", "hot")
     ),
     "timestep": Measurement(
         "Time step",
@@ -137,8 +137,8 @@ ALL = {
         dynamics.timestep,
         LENGTHS,
     ),
-    "nvt": Measurement("NVT", "Nose-Hoover, 0.1 ps.", dynamics.nvt, (*LENGTHS, "nvt")),
-    "npt": Measurement("NPT", "Nose-Hoover, 0.1 ps; isotropic barostat, 1 ps.", dynamics.npt, (*LENGTHS, "npt")),
+    "nvt": Measurement("NVT", "Nose-Hoover, 0.1 ps.", dynamics.nvt, (*LENGTHS, "nvt", "hot")),
+    "npt": Measurement("NPT", "Nose-Hoover, 0.1 ps; isotropic barostat, 1 ps.", dynamics.npt, (*LENGTHS, "npt", "hot")),
     "distributions": Measurement(
         "Distributions of energies",
         "The NVT run, judged by physical_validation: kinetic energies against those of the canonical ensemble, and "
