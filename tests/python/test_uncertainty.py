@@ -122,6 +122,19 @@ def test_split():
     assert (len(train), len(held)) == (16, 4) and {f["info"]["step"] for f in held} == {"8", "9"}
 
 
+def test_limit_of_an_outlier():
+    """A held-out frame with a large error is to be flagged, and does not raise the limit; nor is it a false alarm."""
+    held = rows_of(100, seed=1)
+    block, tensors, _ = uncertainty.fit(rows_of(400), held)
+    worst = {**held[0], "features": 30 * held[0]["features"], "errors": 30 * held[0]["errors"]}
+    other, its, _ = uncertainty.fit(rows_of(400), [*held, worst])
+    assert other["limit"] == pytest.approx(
+        block["limit"] * its["uncertainty.Al"][0, 0] / tensors["uncertainty.Al"][0, 0], rel=0.05
+    )
+    judged = uncertainty.judge(other["limit"], [with_uncertainties([r], its)[0] for r in [*held, worst]], [])
+    assert judged["far"] == 1 and judged["found"] == 1.0 and judged["false_alarms"] == 0.0
+
+
 def test_frames_that_depend_on_each_other():
     """Those of a trajectory count once."""
     block, tensors, _ = uncertainty.fit(rows_of(400), rows_of(100, seed=1))
@@ -297,8 +310,8 @@ def test_frames_of_one_structure():
 @pytest.mark.parametrize(
     "change,text",
     [
-        ({"width": 33}, "shape [33, 32], expected [34, 33]"),
-        ({"width": 16}, "but the last layer of this painn model has 32 features"),
+        ({"width": 17}, "shape [17, 16], expected [18, 17]"),
+        ({"width": 8}, "but the last layer of this mace model has 16 features"),
         ({"width": 0}, "width"),
         ({"unit": "meV"}, "unit"),
         ({"limit": -1.0}, "limit"),
@@ -326,11 +339,11 @@ def test_refused(frames, tmp_path, capsys):
     foreign = tmp_path / "other.xyz"
     foreign.write_text("1\nProperties=species:S:1:pos:R:3\nCu 0 0 0\n", encoding="utf-8")
     few = tmp_path / "few.xyz"
-    few.write_text("\n".join(frames[0].read_text(encoding="utf-8").split("\n")[: 34 * 2]) + "\n", encoding="utf-8")
+    few.write_text("\n".join(frames[0].read_text(encoding="utf-8").split("\n")[: 34 * 1]) + "\n", encoding="utf-8")
     for words, text in (
         ([str(model), str(tmp_path / "none.xyz")], "none.xyz"),
         ([str(model), str(foreign)], "does not know element Cu"),
-        ([str(model), str(few)], "too few atoms for 32 features: Al 64"),
+        ([str(model), str(few)], "too few atoms for 16 features: Al 32"),
         ([str(tmp_path / "no-model"), str(few)], "there is not a model file"),
     ):
         before = model.read_bytes()

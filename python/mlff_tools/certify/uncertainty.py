@@ -162,7 +162,8 @@ def fit(train, held):
     has_errors = all(r["errors"] is not None for r in held)
     factors = _factors(matrices, held, has_errors)
     matrices = {e: factors[e] * m for e, m in matrices.items()}
-    limit = MARGIN * np.quantile([largest(r, matrices) for r in held], QUANTILE)
+    known = [r for r in held if not _is_far(r, held)] if has_errors else held
+    limit = MARGIN * np.quantile([largest(r, matrices) for r in known], QUANTILE)
     if not has_errors:
         matrices = {e: m / limit for e, m in matrices.items()}
         limit = 1.0
@@ -174,6 +175,16 @@ def fit(train, held):
         "description": f"{len(train)} frames, calibrated on {len(held)} others",
     }
     return block, {f"uncertainty.{e}": m.astype(np.float32) for e, m in matrices.items()}, few
+
+
+def _error(rows):
+    """The root mean square of the force errors of all atoms, eV/A."""
+    return float(np.sqrt(np.concatenate([r["errors"] ** 2 for r in rows]).mean()))
+
+
+def _is_far(row, held):
+    """Whether a frame has an error above FAR times that of all held-out frames: it is to be flagged."""
+    return _error([row]) > FAR * _error(held)
 
 
 def largest(row, matrices):
@@ -214,9 +225,8 @@ def different(held, others):
 def judge(limit, held, others):
     """Table of groups of frames, and how well frames with large force errors are found. Rows of `evaluate` of a model
     with uncertainties."""
-    error = lambda rows: float(np.sqrt(np.concatenate([r["errors"] ** 2 for r in rows]).mean()))
     most = lambda rows: np.array([r["uncertainties"].max() for r in rows])
-    reference = error(held)
+    reference = _error(held)
     groups = {}
     for kind, rows in (("held out", held), ("other", others)):
         for r in rows:
@@ -226,18 +236,18 @@ def judge(limit, held, others):
             "kind": kind,
             "group": name,
             "frames": len(rows),
-            "error": error(rows),
-            "error_ratio": error(rows) / reference,
+            "error": _error(rows),
+            "error_ratio": _error(rows) / reference,
             "largest": float(np.median(most(rows))),
             "flagged": float((most(rows) > limit).mean()),
         }
         for (kind, name), rows in groups.items()
     ]
     far, near = (
-        [[r for r in rows if (error([r]) > FAR * reference) == is_far] for rows in (held, others)]
-        for is_far in (True, False)
+        [[r for r in rows if _is_far(r, held) == is_far] for rows in (held, others)] for is_far in (True, False)
     )
-    counts = {"far": different(*far), "near": different(*near), "held": different(held, [])}
+    quiet = near[0] or held
+    counts = {"far": different(*far), "near": different(*near), "held": different(quiet, [])}
     far, near = sum(far, []), sum(near, [])
     return {
         "error": reference,
@@ -247,7 +257,7 @@ def judge(limit, held, others):
         "near": len(near),
         "different": counts,
         "roc_area": roc_area(most(far), most(near)) if far and near else None,
-        "false_alarms": float((most(held) > limit).mean()),
+        "false_alarms": float((most(quiet) > limit).mean()),
         "found": float((most(far) > limit).mean()) if far else None,
         "calibration": calibration(held),
     }
