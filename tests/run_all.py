@@ -112,9 +112,13 @@ def environment(build):
     return env
 
 
+# For builds that compile what the first one did, whose objects ccache has by the absolute paths of sources.
+LIKE_FIRST = {"CCACHE_BASEDIR": ""}
+
+
 def with_ccache(env):
-    """Compiles through ccache, so that builds and checkouts share objects: paths are relative to this checkout. The
-    names of the compilers are fixed because scikit-build-core would use other ones."""
+    """Compiles through ccache, so that checkouts share objects: paths are relative to this one, but with LIKE_FIRST.
+    The names of the compilers are fixed because scikit-build-core would use other ones."""
     launchers = {f"CMAKE_{language}_COMPILER_LAUNCHER": "ccache" for language in ("C", "CXX", "CUDA")}
     settings = {**launchers, "CC": "cc", "CXX": "c++", "CCACHE_BASEDIR": ROOT, "CCACHE_NOHASHDIR": "1"}
     return {**settings, **env} if shutil.which("ccache") else env
@@ -386,7 +390,7 @@ def suite_cudasim(build, env):
         if not path.endswith("test_mixed.c")
     ]
     targets = [f"test_{name}" for name in names + device_checks("cuda") + device_checks("cudasim")]
-    if not build_apart(result, env, where, options, targets):
+    if not build_apart(result, {**env, **LIKE_FIRST}, where, options, targets):
         return result
     there = {**with_sanitizers(env, where), "MLFF_CUDASIM_SHUFFLE": "1"}
     return run_ctest(where, there, "op|model|cuda")
@@ -402,7 +406,7 @@ def suite_gpu(build, env):
         "-DMLFF_BUILD_PLUGIN=ON",
         f"-DMLFF_PYTHON={sys.executable}",
     ]
-    if not build_apart(result, env, where, options):
+    if not build_apart(result, {**env, **LIKE_FIRST}, where, options):
         return result
     there = {**env, "MLFF": os.path.join(where, "mlff"), "MLFF_PLUGIN": os.path.join(where, "mlffplugin.so")}
     return run_pytest(os.path.join(ROOT, "tests", "gpu"), build, there)
@@ -578,7 +582,7 @@ SUITES = {
     "distill": pytest_suite("distill"),
     "decks": pytest_suite("decks"),
     "build": pytest_suite("build"),
-    "package": pytest_suite("package", with_ccache),
+    "package": pytest_suite("package", lambda env: with_ccache({**env, **LIKE_FIRST})),
     "slurm": pytest_suite("slurm"),
     "kokkos": suite_kokkos,
     "valgrind": suite_valgrind,
