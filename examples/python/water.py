@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Water with mlff and ASE
 #
-# A molecule and a box of liquid water with the shipped model `water-xs`, without LAMMPS. Needs `pip install ase`; takes
-# about five seconds on one core. Open it as a notebook (Jupytext, VS Code, Spyder), or run `python water.py`.
+# A molecule and a box of liquid water with the shipped model `water-mbpol-xs`, without LAMMPS. Needs `pip install ase`;
+# takes about five seconds on one core. Open it as a notebook (Jupytext, VS Code, Spyder), or run `python water.py`.
 
 # %%
 import numpy as np
@@ -19,7 +19,7 @@ import mlff.ase
 # ## A model, and one evaluation without ASE
 
 # %%
-model = mlff.Model("water-xs")
+model = mlff.Model("water-mbpol-xs")
 print(model, "elements", model.elements, "cutoff", model.cutoff, "A, density in training", model.density, "g/cm3")
 
 water = molecule("H2O")
@@ -30,7 +30,7 @@ print(f"energy {result.energy:.4f} eV, largest force {np.abs(result.forces).max(
 # ## Relaxing the molecule
 
 # %%
-water.calc = mlff.ase.MLFF("water-xs", precision="fp64")
+water.calc = mlff.ase.MLFF("water-mbpol-xs", precision="fp64")
 BFGS(water, logfile=None).run(fmax=1e-4)
 print(f"O-H {water.get_distance(0, 1):.4f} A, H-O-H {water.get_angle(1, 0, 2):.1f} degrees")
 
@@ -49,7 +49,7 @@ for site in np.ndindex(4, 4, 4):
     one.translate(edge / 4 * (np.array(site) + 0.5) - one.get_center_of_mass())
     box += one
 
-box.calc = mlff.ase.MLFF("water-xs")
+box.calc = mlff.ase.MLFF("water-mbpol-xs")
 BFGS(box, logfile=None).run(fmax=1.0, steps=30)
 MaxwellBoltzmannDistribution(box, temperature_K=300, rng=rng)
 Stationary(box)

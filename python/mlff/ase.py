@@ -1,7 +1,7 @@
 """An ASE calculator: energies, forces and stress of an mlff model in ASE's optimisers, dynamics and tools.
 
 import mlff.ase
-atoms.calc = mlff.ase.MLFF("water-xs")
+atoms.calc = mlff.ase.MLFF("water-mbpol-xs")
 """
 
 from __future__ import annotations

@@ -132,7 +132,7 @@ void MLFFLoader::read(const std::string &path, Files &files)
     if (found.empty())
       problem = caller + ": cannot read model file '" + path +
                 "', which is neither in the current folder nor in LAMMPS_POTENTIALS: give its path, e.g. "
-                "models/water-xs.yaml [mlff-21]";
+                "models/water-mbpol-xs.yaml [mlff-21]";
     else if (mlff_model_read(found.c_str(), &files.yaml, &files.yaml_size, &files.weights, &files.weights_size,
                              &error_text))
       problem = caller + ": " + error_text.text;

@@ -296,7 +296,7 @@ def test_domain():
             with pytest.raises(mlff.DomainError, match=what):
                 evaluate(strict, s)
         with warnings.catch_warnings():
-            warnings.simplefilter("error")
+            warnings.simplefilter("error", mlff.DomainWarning)
             evaluate(mlff.Model("water-xs", domain="ignore"), s)
 
 

@@ -165,7 +165,7 @@ def fails_its_test(path, tmp_path, change, **options):
 
 @pytest.mark.parametrize("path", REPELLED, ids=ids)
 def test_repulsion_is_tested(path, tmp_path):
-    assert len(REPELLED) == 10
+    assert len(REPELLED) == 11
     fails_its_test(path, tmp_path, lambda t: re.sub(r"repulsion:\n(  .*\n)+", "", t))
     if "kind: clamped" in path.read_text():
         return fails_its_test(path, tmp_path, lambda t: re.sub(r"(radii: \{(?s:.)*?Pu: )1.08\}", r"\g<1>1.4}", t))
