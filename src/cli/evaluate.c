@@ -139,9 +139,11 @@ static int evaluate_all(const cli_options *o, mlff_model *model, cli_file *file)
     if (!status)
       status = o->json ? print_json(info, &frames[k], &a, &error) : print_text(info, &frames[k], &a, o->forces, &error);
     answer_free(&a);
-    if (status)
+    if (status) {
+      if (o->json && k) printf("\n"); /* ends the line, for readers of `mlff batch` */
       return cli_error(CLI_FAILED, NULL, "%s, structure %d (%s): %s", o->arguments[1], k + 1, frames[k].name,
                        error.text);
+    }
   }
   if (o->json) printf("\n ]}\n");
   return CLI_OK;

@@ -48,6 +48,18 @@ class Batch(unittest.TestCase):
         with open(self.xyz, "w", encoding="utf-8") as f:
             f.write(WATER.format(z=z))
 
+    def test_error_within_the_output(self):
+        """A structure that cannot be evaluated, behind one that can: the line of JSON is a line of its own."""
+        with open(self.xyz, encoding="utf-8") as f:
+            good = f.read()
+        lines = good.splitlines(True)
+        with open(self.xyz, "w", encoding="utf-8") as f:
+            f.write(good + "".join([*lines[:3], lines[2], *lines[4:]]))  # two atoms at one place
+        code, printed, ends, errors = batch(f'evaluate {MODEL} "{self.xyz}" --json', "--version")
+        self.assertEqual((code, ends[0]["status"]), (1, 1))
+        self.assertIn('"energy": ', printed[0])
+        self.assertIn("structure 2", errors)
+
     def test_as_by_themselves(self):
         commands = [
             ["evaluate", MODEL, self.xyz, "--json", "--precision", "fp64"],
