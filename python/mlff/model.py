@@ -228,7 +228,9 @@ class Model:
             why = f"model {self.name} ({self.path}) has no self-test structures: nothing checks what it computes"
             warnings.warn(why, ModelWarning, stacklevel=2)
         if self.caution:
-            warnings.warn(f"model {self.name}: {self.caution} [mlff-45]", ModelWarning, stacklevel=2)
+            warnings.warn(
+                f"model {self.name} has a known failure: {self.caution} [mlff-45]", ModelWarning, stacklevel=2
+            )
         self._species_of = np.full(len(SYMBOLS), -1, np.int32)
         self._species_of[[NUMBERS[e] for e in self.elements]] = np.arange(len(self.elements))
 

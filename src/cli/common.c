@@ -57,7 +57,8 @@ int cli_fail_report(const mlffprof_error *error)
 void cli_warn(const char *who, const mlff_model *model)
 {
   const mlff_info *info = mlff_model_info(model);
-  if (info->caution) fprintf(stderr, "mlff %s: warning: model %s: %s [mlff-45]\n", who, info->name, info->caution);
+  if (info->caution)
+    fprintf(stderr, "mlff %s: warning: model %s has a known failure: %s [mlff-45]\n", who, info->name, info->caution);
   if (!mlff_model_n_self_tests(model))
     fprintf(stderr, "mlff %s: warning: model %s has no self-test structures, so its results are not checked\n", who,
             info->name);

@@ -249,10 +249,11 @@ static std::string self_test_line(const mlff_info *info, const MLFFSettings &set
   return "  self-test:    " + (settings.self_test ? ran : "not run (self_test no)") + "\n";
 }
 
-/* Known failures of the model. Without self-test structures a wrong kernel or a damaged conversion would not be noticed. */
+/* Known failures. Without self-test structures a wrong kernel or a damaged conversion would not be noticed. */
 void MLFFLoader::warn(const mlff_info *info, const MLFFSettings &settings) const
 {
-  if (info->caution) error->warning(FLERR, caller + ": model " + info->name + ": " + info->caution + " [mlff-45]");
+  if (info->caution)
+    error->warning(FLERR, caller + ": model " + info->name + " has a known failure: " + info->caution + " [mlff-45]");
   if (!settings.self_test || info->n_self_tests_passed > 0) return;
   error->warning(FLERR, caller + ": model " + info->name + " has no self-test structures" +
                             (info->n_self_tests > 0 ? " for the elements of this run" : "") +

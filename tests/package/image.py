@@ -48,7 +48,7 @@ def test_image_runs_water(buildah, image):
     words, place = buildah
     succeed([*words, "from", "--pull-never", "--signature-policy", place / "policy.json", "--name", "one", image])
     inside = [*words, "run", "--isolation", "chroot", "one", "--"]
-    code, output = run([*inside, "mlff", "verify", "water-xs"])
+    code, output = run([*inside, "mlff", "verify", "water-mbpol-xs"])
     assert code == 0 and "passed" in output, output
     words = ["-in", f"{DECK}/in.water_nvt", "-var", "folder", DECK, "-var", "steps", "20", "-log", "none"]
     code, output = run([*inside, "mpiexec", "-n", "2", "lmp", *words])

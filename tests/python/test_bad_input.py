@@ -100,7 +100,7 @@ label water.xyz -o labels.xyz --mlff water-xs --precision fp8 || --precision: in
 
 certify nothing || nothing.yaml, and no model nothing; there are:
 certify water-xs nowhere.yaml || nowhere.yaml: No such file or directory; mlff distill --example NAME
-certify water-xs config.yaml -o page.html --measure everything || --measure everything: there are errors, seeds, crystals,
+certify water-xs config.yaml -o page.html --measure everything || --measure everything: there are errors, seeds,
 certify water-xs config.yaml -o page.html --scale nan || --scale: 'nan' is not a number above 0
 certify water-xs config.yaml -o page.html --scale -1 || --scale: '-1' is not a number above 0
 certify water-xs config.yaml -o page.html --minutes nan || --minutes: 'nan' is not a number above 0

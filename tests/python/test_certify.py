@@ -464,4 +464,4 @@ def test_one_at_a_time(place, capsys):
     held.close()
     assert command.main([STUDENT, *words]) == 0
     assert command.main([STUDENT, "--measure", "nothing"]) == 2
-    assert "there are errors, crystals" in capsys.readouterr().err
+    assert "there are errors, seeds" in capsys.readouterr().err

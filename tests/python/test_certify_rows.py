@@ -134,7 +134,7 @@ def test_sections(tmp_path):
         ("certify:\n  minutes: 0\n", 2, "is 0; allowed is minutes for each measurement"),
         ("certify:\n  quick: yes please\n", 2, "allowed is true or false"),
         ("certify:\n  quick: true\n  scale: 0.1\n", 2, "conflicts with scale"),
-        ("certify:\n  measure: [errors, speeds]\n", 2, "allowed is a list of errors, crystals"),
+        ("certify:\n  measure: [errors, speeds]\n", 2, "allowed is a list of errors, seeds"),
         ("certify:\n  systems: []\n", 2, "must be a list of structures"),
         (
             "certify:\n  systems:\n    - {files: a.xyz, kind: gas}\n",

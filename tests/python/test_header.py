@@ -312,11 +312,15 @@ def test_caution_is_said_aloud(tmp_path):
         tmp_path,
         lambda t: t.replace("accuracy: {", "accuracy: {caution: ice melts, "),
     )
-    with pytest.warns(mlff.ModelWarning, match=r"model water-benzene-student: ice melts \[mlff-45\]"):
+    with pytest.warns(
+        mlff.ModelWarning, match=r"model water-benzene-student has a known failure: ice melts \[mlff-45\]"
+    ):
         assert mlff.Model(path).caution == "ice melts"
     (tmp_path / "w.xyz").write_text("3\n\nO 0 0 0.119\nH 0 0.763 -0.477\nH 0 -0.763 -0.477\n")
     code, _, said = command("evaluate", path, str(tmp_path / "w.xyz"))
-    assert code == 0 and said.count("warning: model water-benzene-student: ice melts [mlff-45]") == 1
+    assert (
+        code == 0 and said.count("warning: model water-benzene-student has a known failure: ice melts [mlff-45]") == 1
+    )
     assert "  caution      ice melts\n" in command("info", path)[1]
 
 

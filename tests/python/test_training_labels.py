@@ -268,7 +268,7 @@ def write(tmp_path, text):
             1,
             "student.layers: is 2; allowed is 1: students have one layer",
         ),
-        ("student: {architecture: mace, features: 4}\n", 1, "student.features: is not known; allowed are architecture"),
+        ("student: {architecture: mace, features: 4}\n", 1, "student.features: is not known; allowed are size"),
         ("student: {architecture: mace, lmax: 4}\n", 1, "student.lmax: is 4; allowed is 1, 2 or 3"),
         ("student:\n  cutoff: 0.5\n", 2, "student.cutoff: is 0.5; allowed is a length in A from 1 to 10"),
         ("student:\n  cutoff: 2\n  spacing: 0.6\n", 3, "student.spacing: leaves less than 4 splines"),

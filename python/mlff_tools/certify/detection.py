@@ -12,7 +12,6 @@ from .job import attempt
 from .rows import missing, row
 from .work import NotMeasured
 
-CLOSEST = 0.8  # of the shortest distance of the training: closer atoms are seen without an uncertainty
 IN_A_STATE = 200  # frames of own runs
 
 
@@ -71,7 +70,7 @@ def measure(job):
         raise NotMeasured("a file of labels cannot evaluate new structures")
     test = [{**f, "group": "held out"} for f in job.held_out()]
     frames, gone = novel.made(job)
-    least = CLOSEST * float(job.head.get("domain", {}).get("min_distance") or 0.0)
+    least = float(job.head.get("domain", {}).get("min_distance") or 0.0)  # closer atoms are an error
     is_close = [_closest(f) <= least for f in frames]
     close, asked = ([f for f, yes in zip(frames, is_close) if yes == wanted] for wanted in (True, False))
     forces = _labels(job, asked)
