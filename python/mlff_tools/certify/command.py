@@ -33,19 +33,25 @@ EXAMPLES = """examples:
 """
 
 
-def read_recipe(path):
-    """(Recipe or None, bars, settings, section teacher or None, kind or None), checked."""
-    if not path:
-        empty = dict(recipe_certify.DEFAULTS, timestep=None, measure=None, systems=None, quick=False)
-        return None, {}, empty, None, None
+def read_bars(path):
+    """(Recipe, bars, kind or None), checked: all that a page needs, also where the teacher is not at hand."""
     found = recipe.Recipe(path, recipe.EXAMPLE)
     if not isinstance(found.value, dict):
         raise recipe.RecipeError(f"{path}: must be a mapping with bars, certify, teacher, structures")
-    bars, settings = recipe_certify.bars(found), recipe_certify.certify(found)
+    return found, recipe_certify.bars(found), recipe_certify.kind(found)
+
+
+def read_recipe(path):
+    """(Recipe or None, bars, settings, section teacher or None, kind or None), checked."""
+    if not path:
+        empty = dict(recipe_certify.DEFAULTS, timestep=None, measure=None, systems=None, by=None, quick=False)
+        return None, {}, empty, None, None
+    found, bars, kind = read_bars(path)
+    settings = recipe_certify.certify(found)
     teacher = recipe.teacher(found) if "teacher" in found.value else None
     if "structures" in found.value:
         recipe_structures.structures(found, teacher or {"mlff": "none"})
-    return found, bars, settings, teacher, recipe_certify.kind(found)
+    return found, bars, settings, teacher, kind
 
 
 def override(settings, args):
@@ -329,7 +335,7 @@ def write_page(args):
         raise CertifyError(f"-o {out}: is the name of a certificate: give that of a page, as NAME.html")
     found = read_certificate(args.model)
     if args.recipe:
-        _, bars, _, _, kind = read_recipe(args.recipe)
+        _, bars, kind = read_bars(args.recipe)
         check_kind(kind, found["systems"])
         found |= plain(_judged(found["measurements"], bars, kind, {**found["settings"], "quick": found["quick"]}))
         write_whole(os.path.splitext(out)[0] + ".json", profiles.dumps(found) + "\n")
