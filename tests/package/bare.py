@@ -70,7 +70,7 @@ def test_from_nothing_to_water(bare):
     print(f"{wheel}: installed with {took:.0f} s of CPU time, 100 steps of 64 waters with {more:.0f} s")
     assert "Loop time" in output and took + more < MOST, (took, more, output)
     assert "passed" in inside("/opt/v/bin/mlff", "verify", "water-mbpol-xs")[0]
-    code = "import mlff; print(mlff.Model('water-mbpol-xs').evaluate(['O', 'H'], [[0, 0, 0], [0, 0, 1]]).energy)"
+    code = "import mlff; print(mlff.Model('water-benzene-student').evaluate(['O', 'H'], [[0, 0, 0], [0, 0, 1]]).energy)"
     assert -2100 < float(inside("/opt/v/bin/python", "-c", code)[0]) < -2000
 
 

@@ -107,7 +107,7 @@ def test_tools_have_their_files(environment, tmp_path):
 
 def test_models_have_names(environment, tmp_path):
     code, output = run([str(environment / "mlff"), "info", "water-mbpol-xs"], cwd=tmp_path)
-    assert code == 0 and "liquid water" in output, output
+    assert code == 0 and "water and ice" in output, output
     code, output = run([str(environment / "mlff"), "certify", "nothing"], cwd=tmp_path)
     assert code == 2 and "no model nothing; there are: " in output and "water-mbpol-xs" in output, output
 
@@ -137,7 +137,7 @@ def test_examples_find_their_models(environment, tmp_path):
 def test_models_in_python(environment, tmp_path):
     """import mlff, with its library and the shipped models."""
     code = (
-        "import mlff; m = mlff.Model('water-mbpol-xs'); print(mlff.model_names(), m.path);"
+        "import mlff; m = mlff.Model('water-benzene-student'); print(mlff.model_names(), m.path);"
         "print(m.evaluate(['O', 'H', 'H'], [[0, 0, 0.12], [0, 0.76, -0.48], [0, -0.76, -0.48]]).energy)"
     )
     status, output = run([str(environment / "python"), "-c", code], cwd=tmp_path)
