@@ -262,57 +262,38 @@ def iron(report, args):
     lives(report, args.model, hot, 1600, 2 if args.quick else 100, (11, 12, 13))
 
 
-WATER = """units metal
-boundary p p p
-read_data {start}
-plugin load {plugin}
+STYLE = """plugin load {plugin}
 pair_style mlff
 pair_coeff * * {model} H O
-minimize 0 1e-2 100 1000
-velocity all create 300 7 mom yes
 timestep 0.0005
-thermo 200
+"""
+LIQUID = """minimize 0 1e-2 100 1000
+velocity all create 300 7 mom yes
+"""
+WATER = f"""{STYLE}{LIQUID}thermo 200
 thermo_style custom step temp density vol
 fix run all npt temp 300 300 0.1 iso 1 1 1
 run 20000
 print "production"
-run {steps}
+run {{steps}}
 unfix run
 fix run all nvt temp 300 300 1
 dump frames all custom 200 dump id element xu yu zu
 dump_modify frames sort id element H O
-run {steps}
+run {{steps}}
 """
-
-
-ICE = """units metal
-boundary p p p
-read_data data
-plugin load {plugin}
-pair_style mlff
-pair_coeff * * {model} H O
-velocity all create 400 7 mom yes
-timestep 0.0005
+ICE = f"""{STYLE}velocity all create 400 7 mom yes
 thermo 1000
 group oxygen type 2
 compute away oxygen msd com yes
 fix run all npt temp 200 200 0.1 aniso 1 1 1
 thermo_style custom step temp density c_away[4]
-run {steps}
+run {{steps}}
 """
 # A molecule that leaves the slab has no neighbors but its own two atoms.
-SLAB = """units metal
-boundary p p p
-read_data {start}
-replicate 1 1 2
+SLAB = f"""replicate 1 1 2
 change_box all z delta -20 20
-plugin load {plugin}
-pair_style mlff
-pair_coeff * * {model} H O
-minimize 0 1e-2 100 1000
-velocity all create 300 7 mom yes
-timestep 0.0005
-thermo 100
+{STYLE}{LIQUID}thermo 100
 fix run all nvt temp 300 300 0.1
 run 20000
 compute near all coord/atom cutoff 4.0
@@ -321,32 +302,32 @@ compute alone all reduce sum v_alone
 variable tension equal lz/2*(pzz-(pxx+pyy)/2)*0.01
 thermo_style custom step press c_alone v_tension
 print "production"
-run {steps}
+run {{steps}}
 """
 
 
-def table(script, folder, columns, **words):
-    """Rows of the thermodynamic output of a LAMMPS script, after the word production if it is there."""
+def table(commands, start, folder, model, steps):
+    """Rows of four columns of the thermodynamic output of LAMMPS, after the word production if it is there."""
+    words = {"start": os.path.abspath(start), "model": os.path.abspath(model), "steps": steps}
+    script = "units metal\nboundary p p p\nread_data {start}\n" + commands
     with open(os.path.join(folder, "in.run"), "w", encoding="utf-8") as f:
         f.write(script.format(plugin=os.environ["MLFF_PLUGIN"], **words))
     subprocess.run(["lmp", "-in", "in.run", "-log", "log"], cwd=folder, check=True, stdout=subprocess.DEVNULL)
     with open(os.path.join(folder, "log"), encoding="utf-8") as f:
         rows = [line.split() for line in f.read().split("\nproduction")[-1].splitlines()]
-    return np.array([r for r in rows if len(r) == columns and r[0].isdigit()], float)
+    return np.array([r for r in rows if len(r) == 4 and r[0].isdigit()], float)
 
 
 def ice_and_slab(report, args):
     """Ice Ih at 200 K stays ice; a slab of 128 molecules at 300 K stays together."""
-    model = os.path.abspath(args.model)
     with tempfile.TemporaryDirectory() as folder:
-        ice = read(args.ice) * (1, 2, 2)
-        write(os.path.join(folder, "data"), ice, format="lammps-data", masses=True, specorder=["H", "O"])
-        rows = table(ICE, folder, 4, model=model, steps=2000 if args.quick else 40000)
+        start = os.path.join(folder, "data")
+        write(start, read(args.ice) * (1, 2, 2), format="lammps-data", masses=True, specorder=["H", "O"])
+        rows = table(ICE, start, folder, args.model, 2000 if args.quick else 40000)
     report.near("ice Ih, 200 K: mean square displacement, A2", rows[-1, 3], 0.0, 0.5)
     report.near("  density, g/cm3 (experiment 0.927)", rows[len(rows) // 2 :, 2].mean(), 0.927, 0.03)
     with tempfile.TemporaryDirectory() as folder:
-        words = {"start": os.path.abspath(args.start), "model": model}
-        rows = table(SLAB, folder, 4, **words, steps=2000 if args.quick else 200000)
+        rows = table(SLAB, args.start, folder, args.model, 2000 if args.quick else 200000)
     # at the vapour pressure of water 0.1 of the molecules of such a surface evaporates in 100 ps
     report.near("slab, 300 K: molecules outside it, mean", rows[:, 2].mean() / 3, 0.0, 1.0)
     blocks = [b[:, 3].mean() for b in np.array_split(rows, 5)]
@@ -357,17 +338,10 @@ def ice_and_slab(report, args):
 def water_run(args, ps):
     """(densities of the NPT run, positions of oxygen [frames each 0.1 ps, n, 3], box [3]) at 300 K and 1 bar."""
     with tempfile.TemporaryDirectory() as folder:
-        words = {"start": os.path.abspath(args.start), "model": os.path.abspath(args.model)}
-        with open(os.path.join(folder, "in.run"), "w", encoding="utf-8") as f:
-            f.write(WATER.format(plugin=os.environ["MLFF_PLUGIN"], steps=2000 * ps, **words))
-        command = ["lmp", "-in", "in.run", "-log", "log"]
-        subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL)
-        with open(os.path.join(folder, "log"), encoding="utf-8") as f:
-            rows = [line.split() for line in f.read().split("\nproduction")[1].splitlines()]
-        rows = [float(r[2]) for r in rows if len(r) == 4 and r[0].isdigit()]
+        rows = table(WATER, args.start, folder, args.model, 2000 * ps)
         frames = read(os.path.join(folder, "dump"), index=":", format="lammps-dump-text")
     x = np.array([f.positions[[s == "O" for s in f.symbols]] for f in frames])
-    return np.array(rows[: 10 * ps]), x - x.mean(1, keepdims=True), frames[-1].cell.lengths()
+    return rows[: 10 * ps, 2], x - x.mean(1, keepdims=True), frames[-1].cell.lengths()
 
 
 def water(report, args):
