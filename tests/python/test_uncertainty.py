@@ -339,7 +339,7 @@ def test_refused(frames, tmp_path, capsys):
     foreign = tmp_path / "other.xyz"
     foreign.write_text("1\nProperties=species:S:1:pos:R:3\nCu 0 0 0\n", encoding="utf-8")
     few = tmp_path / "few.xyz"
-    few.write_text("\n".join(frames[0].read_text(encoding="utf-8").split("\n")[: 34 * 1]) + "\n", encoding="utf-8")
+    few.write_text("\n".join(frames[0].read_text(encoding="utf-8").split("\n")[:34]) + "\n", encoding="utf-8")
     for words, text in (
         ([str(model), str(tmp_path / "none.xyz")], "none.xyz"),
         ([str(model), str(foreign)], "does not know element Cu"),

@@ -162,7 +162,10 @@ def fit(train, held):
     has_errors = all(r["errors"] is not None for r in held)
     factors = _factors(matrices, held, has_errors)
     matrices = {e: factors[e] * m for e, m in matrices.items()}
-    known = [r for r in held if not _is_far(r, held)] if has_errors else held
+    known = held
+    if has_errors:
+        reference = _error(held)
+        known = [r for r in held if not _is_far(r, reference)]
     limit = MARGIN * np.quantile([largest(r, matrices) for r in known], QUANTILE)
     if not has_errors:
         matrices = {e: m / limit for e, m in matrices.items()}
@@ -182,9 +185,9 @@ def _error(rows):
     return float(np.sqrt(np.concatenate([r["errors"] ** 2 for r in rows]).mean()))
 
 
-def _is_far(row, held):
-    """Whether a frame has an error above FAR times that of all held-out frames: it is to be flagged."""
-    return _error([row]) > FAR * _error(held)
+def _is_far(row, reference):
+    """Whether a frame is to be flagged: its error is above FAR times that of all held-out frames, eV/A."""
+    return _error([row]) > FAR * reference
 
 
 def largest(row, matrices):
@@ -244,7 +247,7 @@ def judge(limit, held, others):
         for (kind, name), rows in groups.items()
     ]
     far, near = (
-        [[r for r in rows if _is_far(r, held) == is_far] for rows in (held, others)] for is_far in (True, False)
+        [[r for r in rows if _is_far(r, reference) == is_far] for rows in (held, others)] for is_far in (True, False)
     )
     quiet = near[0] or held
     counts = {"far": different(*far), "near": different(*near), "held": different(quiet, [])}
