@@ -92,15 +92,15 @@ def _own_runs(job, limit):
     measured = job.settings["measure"]
     if measured is not None and not {"lifetime", "own_runs"} & set(measured):
         return []
-    states, out = own_runs.states(job), []
-    n_corners = sum(of_lifetime for _, of_lifetime in states)
-    for corner, of_lifetime in states:
-        frames = own_runs.chosen(corner, own_runs.runs(job, corner, of_lifetime, n_corners), IN_A_STATE)
+    out = []
+    for corner, found in own_runs.all_runs(job):
+        frames = own_runs.chosen(corner, found, IN_A_STATE)
+        if not frames:
+            continue
         largest = np.array([r["uncertainties"].max() for r in job.model.evaluate(frames)])
         run = np.array([f["run"] for f in frames])
         n = sum((run == k).sum() / statistics.inefficiency(largest[run == k]) for k in np.unique(run))
-        if len(frames):
-            out.append((corner.group, float((largest > limit).mean()), n))
+        out.append((corner.group, float((largest > limit).mean()), n))
     return out
 
 

@@ -60,12 +60,12 @@ def independent(mine, trained):
         )
         return mine, why
     unseen = [r for r, name in zip(mine, runs) if name not in trained]
-    return max(unseen, mine, key=_square), ""
+    return max(unseen, mine, key=lambda found: rms(r["forces"] for r in found)), ""
 
 
-def _square(rows_of):
-    """Mean square of errors of forces."""
-    return float(np.mean(np.concatenate([np.ravel(r["forces"]) for r in rows_of]) ** 2))
+def rms(arrays):
+    """The root mean square of all numbers of arrays."""
+    return float(np.sqrt(np.mean(np.concatenate([np.ravel(x) for x in arrays]) ** 2)))
 
 
 def compare(frames, found):
@@ -93,9 +93,7 @@ def _forces(rows_of, group, masks=None):
     masks = masks or [slice(None)] * len(rows_of)
     names = _names(rows_of)
     parts = [r["forces"][m] for r, m in zip(rows_of, masks)]
-    scale = 1000 * float(
-        np.sqrt(np.mean(np.concatenate([r["frame"]["forces"][m].ravel() for r, m in zip(rows_of, masks)]) ** 2))
-    )
+    scale = 1000 * rms(r["frame"]["forces"][m] for r, m in zip(rows_of, masks))
     found = _rms(parts, names, 1000)
     more = {
         "scale": scale,

@@ -35,6 +35,7 @@ class Measurement(typing.NamedTuple):
     lead: str
     do: typing.Callable
     settings: tuple  # of the section certify, that it depends on
+    others: typing.Optional[typing.Callable] = None  # what else it depends on, of a Job
 
 
 LENGTHS = ("minutes", "scale", "seed", "timestep", "atoms", "temperature", "pressure")
@@ -47,7 +48,11 @@ ALL = {
         (),
     ),
     "seeds": Measurement(
-        "Other seeds", "Networks of other seeds on the held-out frames of the model.", seeds.measure, ("precision",)
+        "Other seeds",
+        "Networks of other seeds on the held-out frames of the model.",
+        seeds.measure,
+        ("precision",),
+        seeds.digests,
     ),
     "liquids": Measurement(
         "Liquids",
@@ -197,14 +202,14 @@ def rounded(value):
     return float(f"{value:.6g}") if isinstance(value, float) else value
 
 
-def _inputs(job, name, measurement):
+def _inputs(job, measurement):
     found = {"model": job.model.identity, "teacher": job.teacher and job.teacher.identity, "why": job.no_teacher}
     found["settings"] = [(key, job.settings[key]) for key in measurement.settings]
     found["systems"] = [(s.name, s.kind, s.temperature, s.pressure, s.high, s.inputs) for s in job.systems]
     found["labels"] = file_hash(job.frames) if job.frames else None
     found["test"] = len(job.test)
-    if name == "seeds":
-        found["others"] = seeds.digests(job)
+    if measurement.others:
+        found["others"] = measurement.others(job)
     return found
 
 
@@ -234,7 +239,7 @@ def _one(job, name, measurement):
 
     try:
         whole = lambda found: all(r["value"] is not None for r in found["rows"])
-        return job.work.step(name, _inputs(job, name, measurement), do, whole)  # what failed may work another time
+        return job.work.step(name, _inputs(job, measurement), do, whole)  # what failed may work another time
     except ModelError as e:
         if isinstance(e, CertifyError) and not isinstance(e, NotMeasured):
             raise

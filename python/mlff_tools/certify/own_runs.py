@@ -11,7 +11,7 @@ from ..ensemble import statistics
 from ..model.units import BAR
 from ..train.labels import structure_key
 from . import lifetime
-from .errors import compare
+from .errors import compare, rms
 from .job import attempt, word
 from .rows import missing, of_estimate
 from .systems import System
@@ -49,6 +49,14 @@ def runs(job, corner, of_lifetime, n_corners):
     steps = max(lifetime.SEEDS * lifetime.SHORTEST, job.steps(corner.system, LENGTH))
     job.write(f"  model: own runs, {corner.group}, {steps * job.timestep(corner.system) / 1000:.4g} ps")
     return lifetime.lives(job, corner, steps, "own runs")
+
+
+def all_runs(job):
+    """(Corner, its trajectories) of each state."""
+    found = states(job)
+    n_corners = sum(of_lifetime for _, of_lifetime in found)
+    for corner, of_lifetime in found:
+        yield corner, runs(job, corner, of_lifetime, n_corners)
 
 
 def chosen(corner, runs, number=FRAMES):
@@ -104,8 +112,7 @@ def rows_of(group, compared):
     runs = [r["frame"]["run"] for r in compared]
     n = len(set(runs))
     more = {"note": f"{len(compared)} frames of {n} runs", "lacks": None if n >= RUNS else f"{n} of {RUNS} runs"}
-    labels = np.concatenate([r["frame"]["forces"].ravel() for r in compared])
-    scale = 1000 * float(np.sqrt((labels**2).mean()))
+    scale = 1000 * rms(r["frame"]["forces"] for r in compared)
     energies = [r["energy"] for r in compared]
     out = [
         of_estimate("run_energy", group, _rms(energies, runs, 1000), **more),
@@ -122,9 +129,9 @@ def _missing(corner, why):
     return [missing(name, corner.group, why) for name in ("run_energy", "run_bias", "run_forces", "run_pressure")]
 
 
-def _state(job, corner, of_lifetime, n_corners):
-    """Rows of a state."""
-    frames = chosen(corner, runs(job, corner, of_lifetime, n_corners))
+def _state(job, corner, found):
+    """Rows of a state from its trajectories."""
+    frames = chosen(corner, found)
     if not frames:
         return _missing(corner, Failure("the runs have no frame before they fail"))
     labels, why = _labels(job, corner, frames)
@@ -179,10 +186,9 @@ def measure(job):
         raise NotMeasured(job.no_teacher)
     if job.teacher.kind == "labels":
         raise NotMeasured("a file of labels cannot evaluate new structures")
-    found, rows = states(job), []
-    n_corners = sum(of_lifetime for _, of_lifetime in found)
-    for corner, of_lifetime in found:
-        rows += _state(job, corner, of_lifetime, n_corners)
+    rows = []
+    for corner, found in all_runs(job):
+        rows += _state(job, corner, found)
     forces = [(r["group"], r["value"], r["error"]) for r in rows if r["quantity"] == "run_forces" and r["value"]]
     for system in job.systems:
         rows += _thirds(job, system)

@@ -28,8 +28,7 @@ def digests(job):
 
 def _errors(compared):
     """(force error in meV/A, energy error in meV/atom) over all frames."""
-    forces = np.concatenate([r["forces"].ravel() for r in compared])
-    return [1000 * float(np.sqrt(np.mean(np.square(x)))) for x in (forces, [r["energy"] for r in compared])]
+    return [1000 * errors.rms(r[key] for r in compared) for key in ("forces", "energy")]
 
 
 def measure(job):
@@ -37,7 +36,7 @@ def measure(job):
     frames, others = job.held_out(), found(job.path)
     if not others:
         raise NotMeasured("there are no networks of other seeds: committee: 3 in the recipe")
-    scale = 1000 * float(np.sqrt(np.mean(np.concatenate([f["forces"].ravel() for f in frames]) ** 2)))
+    scale = 1000 * errors.rms(f["forces"] for f in frames)
     all_errors, rows = [_errors(errors.compare(frames, job.model.evaluate(frames, as_in_runs=True)))], []
     for path in others:
         side = sides.of_model("seed", path, job.settings["precision"], *job.programs.values())

@@ -54,10 +54,9 @@ def of_model(name, path, precision, program, plugin, timeout=TIMEOUT):
     return Side(name, "mlff", static, in_runs, lambda elements: runner.of_model(path, elements, precision, plugin))
 
 
-def _by_lammps(wanted, place, frames):
-    """What LAMMPS runs for a section with the key lammps."""
-    types = types_of(wanted["lammps"], wanted.get("types"), frames)
-    return lambda _: runner.of_commands(absolute(wanted["lammps"], place), types)
+def _by_lammps(commands, types, place):
+    """What LAMMPS runs for commands whose files are relative to the folder `place`."""
+    return lambda _: runner.of_commands(absolute(commands, place), types)
 
 
 def _runs_by(by, place, frames, teacher, args):
@@ -79,7 +78,7 @@ def _runs_by(by, place, frames, teacher, args):
                 )
     finally:
         other.close()
-    return _by_lammps(by, place, frames), other.identity
+    return _by_lammps(by["lammps"], types, place), other.identity
 
 
 def of_recipe(wanted, place, frames, args, by=None):
@@ -90,7 +89,8 @@ def of_recipe(wanted, place, frames, args, by=None):
         return of_model("teacher", path, wanted.get("precision", "fp32"), args.program, args.plugin, timeout)
     teacher = label.make_teacher(wanted, frames, place, args)
     kind = next(k for k in ("lammps", "ase", "labels") if k in wanted)
-    side = Side("teacher", kind, teacher, teacher, _by_lammps(wanted, place, frames) if kind == "lammps" else None)
+    potential = _by_lammps(wanted["lammps"], teacher.types, place) if kind == "lammps" else None
+    side = Side("teacher", kind, teacher, teacher, potential)
     if by and kind == "ase":
         try:
             side.made, side.identity["runs"] = _runs_by(by, place, frames, teacher, args)
