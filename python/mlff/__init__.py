@@ -1,8 +1,8 @@
 """Machine-learned force fields from Python, without LAMMPS and without PyTorch.
 
-    model = mlff.Model("water-mbpol-xs")                         a model by its name or file
+    model = mlff.Model("water-mbpol-xs")                   a model by its name or file
     result = model.evaluate(symbols, positions, cell)      energy, forces, stress, ...
-    atoms.calc = mlff.ase.MLFF("water-mbpol-xs")                 an ASE calculator (import mlff.ase)
+    atoms.calc = mlff.ase.MLFF("water-mbpol-xs")           an ASE calculator (import mlff.ase)
     report = mlff.Report.load("profile.json")              a report of fix mlffprof
 
 Units: Angstrom, eV, eV/Angstrom. docs/python.md has examples, accuracy and limits.

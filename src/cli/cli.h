@@ -90,7 +90,7 @@ void cli_error_forget(void);
 int cli_fail(const mlff_error *error);
 int cli_fail_report(const mlffprof_error *error);
 
-/* Warns on stderr if the model has no self-test. */
+/* Warns on stderr of known failures of the model, and if it has no self-test. */
 void cli_warn(const char *who, const mlff_model *model);
 
 /* A frame of an (extended) XYZ file. */

@@ -135,11 +135,12 @@ def _bulk(items, c, near, source):
     pressed = {"temperature": [c.top / 2], "pressure": pressures, "time": 1.0, "equilibrate": 0.5}
     items.add(*source, dynamics=pressed, label="pressed")
     molten = {"temperature": [1.2 * c.melting, 1.7 * c.melting], "hot": _round(4 * c.melting), "pressure": 0}
-    items.add(*source, dynamics={**molten, "time": 3.0, "every": 0.1, "equilibrate": 3.0}, label="liquid")
+    molten["equilibrate"] = 3.0
+    items.add(*source, dynamics={**molten, "time": 3.0, "every": 0.1}, label="liquid")
     held = {"time": 0.5, "every": 0.1}
     at = {"temperature": [room, c.top], "runs": 5, **runs}
     items.add(*source, dynamics={**held, **at}, label="crystal", split="test")
-    items.add(*source, dynamics={**held, **molten, "runs": 3, "equilibrate": 3.0}, label="liquid", split="test")
+    items.add(*source, dynamics={**held, **molten, "runs": 3}, label="liquid", split="test")
 
 
 def _point_defects(items, c, near):
