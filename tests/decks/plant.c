@@ -1,5 +1,5 @@
-/* plant.c: regressions for tests/decks/planted.py. Loaded by LD_PRELOAD, it does before each MPI_Allreduce, of
- * which a step of in.bench has one, what the environment says, in bytes:
+/* plant.c: regressions for tests/decks/planted.py. Loaded by LD_PRELOAD, it does in each tenth clock_gettime, of which a
+ * step of in.bench has ten, what the environment says, in bytes:
  *   PLANT_COPY      copies so many into a buffer that stays
  *   PLANT_ALLOCATE  allocates so many and frees them
  *   PLANT_LEAK      allocates so many
@@ -7,9 +7,9 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 static char *volatile last; /* so that no compiler leaves out what is done */
 
@@ -29,19 +29,18 @@ static void copy(size_t n)
   last = to;
 }
 
-/* Handles of MPI, int in some libraries and pointers in others, are passed on as they are. */
-typedef uintptr_t word;
-
-int MPI_Allreduce(word from, word to, int n, word type, word op, word comm);
-int MPI_Allreduce(word from, word to, int n, word type, word op, word comm)
+int clock_gettime(clockid_t clock, struct timespec *now)
 {
-  static int (*own)(word, word, int, word, word, word);
-  if (!own) own = (int (*)(word, word, int, word, word, word)) dlsym(RTLD_NEXT, "MPI_Allreduce");
-  if (bytes("PLANT_COPY")) copy(bytes("PLANT_COPY"));
-  if (bytes("PLANT_ALLOCATE")) {
-    last = malloc(bytes("PLANT_ALLOCATE"));
-    free(last);
+  static int (*own)(clockid_t, struct timespec *);
+  static int calls;
+  if (!own) own = (int (*)(clockid_t, struct timespec *)) dlsym(RTLD_NEXT, "clock_gettime");
+  if (++calls % 10 == 0) {
+    if (bytes("PLANT_COPY")) copy(bytes("PLANT_COPY"));
+    if (bytes("PLANT_ALLOCATE")) {
+      last = malloc(bytes("PLANT_ALLOCATE"));
+      free(last);
+    }
+    if (bytes("PLANT_LEAK")) last = malloc(bytes("PLANT_LEAK"));
   }
-  if (bytes("PLANT_LEAK")) last = malloc(bytes("PLANT_LEAK"));
-  return own(from, to, n, type, op, comm);
+  return own(clock, now);
 }

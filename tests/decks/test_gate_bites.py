@@ -85,6 +85,32 @@ def test_counts(tmp_path):
         work.counted("nothing", "program")
 
 
+def test_what_mpi_allocates_is_not_counted(tmp_path):
+    """MPI makes room for messages that come early. Of this stand-in only the messages count."""
+    library, program = tmp_path / "libearly.so", tmp_path / "program"
+    room = "void *volatile room = malloc(1 << 20); return !room;"
+    (tmp_path / "early.c").write_text(
+        "#include <stdlib.h>\n#include <stdint.h>\ntypedef uintptr_t w;\n"
+        "int MPI_Type_size(w t, int *size) { *size = 8; return 0; }\n"
+        f"int MPI_Recv(w a, int n, w t, w f, w g, w c, w s) {{ {room} }}\n"
+        f"int MPI_Send(w a, int n, w t, w f, w g, w c) {{ {room} }}\n"
+    )
+    (tmp_path / "program.c").write_text(
+        "#include <stdlib.h>\n#include <stdint.h>\ntypedef uintptr_t w;\n"
+        "int MPI_Recv(w, int, w, w, w, w, w), MPI_Send(w, int, w, w, w, w);\n"
+        "int main(void)\n{\n  void *volatile kept = malloc(1000);\n"
+        "  return !kept || MPI_Recv(0, 1, 0, 0, 0, 0, 0) || MPI_Send(0, 3, 0, 0, 0, 0);\n}\n"
+    )
+    subprocess.run(["cc", "-O0", "-shared", "-fPIC", tmp_path / "early.c", "-o", library], check=True)
+    words = ["cc", "-O0", tmp_path / "program.c", "-o", program, library, f"-Wl,-rpath,{tmp_path}"]
+    subprocess.run(words, check=True)
+    environment = {**os.environ, "LD_PRELOAD": work.library(str(tmp_path))}
+    done = subprocess.run([program], env=environment, capture_output=True, text=True, check=True)
+    found = work.counted(done.stderr, "program")
+    assert found["allocations"] == 1 and found["allocated_bytes"] == 1000 and found["leaked_bytes"] < 1100, found
+    assert found["messages"] == 1 and found["message_bytes"] == 24, found
+
+
 def test_bytes_of_lackey():
     text = "==1== guest instrs:  1,200\n==1==    I8   10    5   3\n==1==    V256   2    1    7\n==1==  D64  0  0  0\n"
     assert work.moved(text) == (1200, 15 + 3 * 32)

@@ -25,6 +25,11 @@ extern void __libc_free(void *memory);
 /* live: bytes that were not freed, as large as glibc made them. */
 static atomic_long allocations, bytes, live, messages, message_bytes;
 
+/* Calls of MPI that this thread is in. What they allocate is not the program's work, and a matter of timing: MPICH makes
+ * room of 1 MB for messages that come before their receiver asks for them. This kind of thread-local storage is read
+ * without malloc. */
+static __thread int in_mpi __attribute__((tls_model("initial-exec")));
+
 static void add(atomic_long *number, size_t more)
 {
   atomic_fetch_add_explicit(number, (long) more, memory_order_relaxed);
@@ -34,6 +39,7 @@ static void add(atomic_long *number, size_t more)
 
 static void *taken(void *memory, size_t size)
 {
+  if (in_mpi) return memory;
   add(&allocations, 1);
   add(&bytes, size);
   add(&live, malloc_usable_size(memory));
@@ -42,6 +48,7 @@ static void *taken(void *memory, size_t size)
 
 static void given_back(void *memory)
 {
+  if (in_mpi) return;
   atomic_fetch_sub_explicit(&live, (long) malloc_usable_size(memory), memory_order_relaxed);
 }
 
@@ -60,7 +67,7 @@ void *realloc(void *old, size_t size)
   const size_t before = malloc_usable_size(old);
   void *memory = __libc_realloc(old, size);
   if (!memory && size) return NULL; /* the old one stays */
-  atomic_fetch_sub_explicit(&live, (long) before, memory_order_relaxed);
+  if (!in_mpi) atomic_fetch_sub_explicit(&live, (long) before, memory_order_relaxed);
   return taken(memory, size);
 }
 
@@ -103,16 +110,22 @@ static void sent(int n, word type)
   add(&message_bytes, (size_t) (n > 0 ? n : 0) * (size_t) size);
 }
 
-/* MPI's function `name`: `n` elements of `type` are sent, then its own is called. */
-#define SENDS(name, n, type, arguments, values)                 \
+/* MPI's function `name`: its own is called after `first`. */
+#define CALLS(name, first, arguments, values)                   \
   int name arguments;                                           \
   int name arguments                                            \
   {                                                             \
     static int(*own) arguments;                                 \
     if (!own) own = (int(*) arguments) dlsym(RTLD_NEXT, #name); \
-    sent(n, type);                                              \
-    return own values;                                          \
+    first;                                                      \
+    in_mpi++;                                                   \
+    const int result = own values;                              \
+    in_mpi--;                                                   \
+    return result;                                              \
   }
+
+/* `n` elements of `type` are sent. */
+#define SENDS(name, n, type, arguments, values) CALLS(name, sent(n, type), arguments, values)
 
 #define POINT (word data, int n, word type, word to, word tag, word comm)
 #define POINT_VALUES (data, n, type, to, tag, comm)
@@ -170,6 +183,31 @@ SENDS(MPI_Alltoall, n *n_ranks(comm), type,
 SENDS(MPI_Alltoallv, sum(n, comm), type,
       (word data, const int *n, word at, word type, word out, word n_out, word at_out, word type_out, word comm),
       (data, n, at, type, out, n_out, at_out, type_out, comm))
+
+/* Others that may receive what others sent early, or free what those allocated. */
+#define OTHER(name, arguments, values) CALLS(name, (void) 0, arguments, values)
+OTHER(MPI_Init, (word n, word words), (n, words))
+OTHER(MPI_Finalize, (void), ())
+OTHER(MPI_Recv, (word data, int n, word type, word from, word tag, word comm, word status),
+      (data, n, type, from, tag, comm, status))
+OTHER(MPI_Irecv, (word data, int n, word type, word from, word tag, word comm, word request),
+      (data, n, type, from, tag, comm, request))
+OTHER(MPI_Iprobe, (word from, word tag, word comm, word flag, word status), (from, tag, comm, flag, status))
+OTHER(MPI_Wait, (word request, word status), (request, status))
+OTHER(MPI_Waitall, (int n, word requests, word statuses), (n, requests, statuses))
+OTHER(MPI_Waitany, (int n, word requests, word which, word status), (n, requests, which, status))
+OTHER(MPI_Test, (word request, word flag, word status), (request, flag, status))
+OTHER(MPI_Testall, (int n, word requests, word flag, word statuses), (n, requests, flag, statuses))
+OTHER(MPI_Request_free, (word request), (request))
+OTHER(MPI_Type_contiguous, (int n, word type, word made), (n, type, made))
+OTHER(MPI_Type_commit, (word type), (type))
+OTHER(MPI_Type_free, (word type), (type))
+OTHER(MPI_Comm_split, (word comm, int color, int key, word made), (comm, color, key, made))
+OTHER(MPI_Comm_dup, (word comm, word made), (comm, made))
+OTHER(MPI_Comm_create, (word comm, word group, word made), (comm, group, made))
+OTHER(MPI_Comm_free, (word comm), (comm))
+OTHER(MPI_Cart_create, (word comm, int n, word sizes, word periodic, int reorder, word made),
+      (comm, n, sizes, periodic, reorder, made))
 
 /* ---- report ------------------------------------------------------------------------------------------------------ */
 
