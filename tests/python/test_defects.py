@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mlff_tools.model import reference
-from mlff_tools.train import defects, lattices
+from mlff_tools.train import build, defects, lattices
 from mlff_tools.train.extxyz import FrameError
 
 A = 4.0
@@ -78,6 +78,22 @@ def test_faults(lattice, plane):
         numbers, distances = neighbors(f, 1.01 * near)
         is_first = distances.min() == pytest.approx(near) and set(numbers) == {BULK[lattice]}
         assert is_first == (shift in (0, 1, [1, -1])) or (lattice, plane) == ("rocksalt", "100")
+
+
+@pytest.mark.parametrize("lattice, plane", defects.PLANES)
+def test_faults_to_label_keep_a_distance(lattice, plane):
+    """Shifts that lay atoms on each other open the crystal along the normal, by no more than is needed."""
+    elements, constant = of(lattice)
+    given = {"lattice": lattice, "elements": elements, "constant": constant, "plane": plane, "layers": 6}
+    item = {"fault": {**given, "shift": "random", "number": 40}, "seed": 3}
+    least, opened = 0.8 * NEAREST[lattice] * A, 0
+    for f, shift in zip(build.MAKERS["fault"](item), np.random.default_rng(3).random((40, 2)), strict=True):
+        rigid = defects.sheared(shift=shift, size=(2, 2), **given)
+        was, now = (neighbors(frame, 2 * least)[1].min() for frame in (rigid, f))
+        assert (f["positions"] == rigid["positions"]).all() and (f["cell"][:2] == rigid["cell"][:2]).all()
+        assert now == pytest.approx(max(was, least)) and (f["cell"][2] >= rigid["cell"][2]).all()
+        opened += was < least
+    assert opened >= (lattice in ("diamond", "zincblende"))
 
 
 @pytest.mark.parametrize(

@@ -103,7 +103,8 @@ def _faults(item):
         shifts = np.random.default_rng(item.get("seed", 1)).random((number, 2))
     elif not isinstance(shifts, list):
         shifts = [shifts]
-    return [defects.sheared(shift=shift, **keys) for shift in shifts]
+    least = defects.SPLIT * defects.around(defects.sheared(shift=0.0, **keys), 0)[1][0]
+    return [defects.opened(defects.sheared(shift=shift, **keys), least) for shift in shifts]
 
 
 def _interstitials(item):

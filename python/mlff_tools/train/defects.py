@@ -25,7 +25,7 @@ STACKED = ("fcc", "hcp", "diamond", "zincblende")
 DUMBBELLS = ("100", "110", "111")
 INTERSTITIALS = (*DUMBBELLS, "crowdion", "octahedral", "tetrahedral", "hole")
 WITH_HOLES = {"octahedral": ("fcc", "bcc", "hcp"), "tetrahedral": ("fcc", "bcc", "hcp", "diamond", "zincblende")}
-SPLIT = 0.8  # of the nearest distance: the least distance at an interstitial, and that in a dumbbell
+SPLIT = 0.8  # of the nearest distance: the least distance at an interstitial or fault, and that in a dumbbell
 CLOSE, PUSHES = 0.01, 500  # A, of that distance; steps
 SHELL = 1.05  # times a distance: one shell of neighbors
 POINTS, ROUNDS = 60, 200  # that move into holes, and their steps
@@ -110,6 +110,18 @@ def sheared(lattice, elements, constant, plane, layers, shift, size=(1, 1)):
     return {"elements": symbols, "positions": np.concatenate(sites) @ turn, "cell": cell}
 
 
+def opened(frame, least):
+    """The frame with its third cell vector longer along z, so that atoms on the two sides of its border are `least` A
+    apart at least: a shift at constant height lays atoms of diamond's {111} planes on each other."""
+    i, j, d = reference.neighbours(frame["positions"], frame["cell"], least)
+    up = d[:, 2] - (frame["positions"][j] - frame["positions"][i])[:, 2] > CLOSE  # to an image above
+    flat = np.linalg.norm(d[up, :2], axis=1)
+    more = np.sqrt(least**2 - flat**2) - d[up, 2]
+    cell = frame["cell"].copy()
+    cell[2, 2] += more.max(initial=0.0)
+    return {**frame, "cell": cell}
+
+
 def _hexagonal(a, c):
     return np.array([[a, 0, 0], [-0.5 * a, 0.75**0.5 * a, 0], [0, 0, c]])
 
@@ -166,7 +178,7 @@ def with_atom(frame, element, position):
     return {**frame, "elements": [*frame["elements"], element], "positions": np.vstack([frame["positions"], position])}
 
 
-def _around(frame, site):
+def around(frame, site):
     """(vectors to the neighbors of an atom, sorted by length; their lengths), A."""
     reach = 2.5 * (abs(np.linalg.det(frame["cell"])) / len(frame["elements"])) ** (1 / 3)
     i, _, vectors = reference.neighbours(frame["positions"], frame["cell"], reach)
@@ -178,7 +190,7 @@ def _around(frame, site):
 
 def _octahedral(frame, site):
     """The middle between an atom and one of the second shell."""
-    vectors, lengths = _around(frame, site)
+    vectors, lengths = around(frame, site)
     second = np.flatnonzero(lengths > 1.1 * lengths[0])[0]
     middle = frame["positions"][site] + vectors[second] / 2
     near = np.linalg.norm(middle - frame["positions"][site] - vectors, axis=1)
@@ -217,7 +229,7 @@ def interstitial(frame, kind, add=None):
     crowdion: between an atom and its nearest neighbor; octahedral, tetrahedral: in such a hole; hole: the largest."""
     element = add or frame["elements"][0]
     site = frame["elements"].index(element) if element in frame["elements"] else 0
-    vectors, lengths = _around(frame, site)
+    vectors, lengths = around(frame, site)
     return pushed_apart(_with_interstitial(frame, str(kind), element, site, vectors, lengths), SPLIT * lengths[0])
 
 
