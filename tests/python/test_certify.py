@@ -104,7 +104,7 @@ def test_the_kind_of_material(place, capsys):
 
 
 def test_hashes_of_frames(place):
-    """Those of the labels, whatever their order; none where one frame has none."""
+    """The order of the frames does not matter. One frame without a hash gives null."""
     frames = extxyz.read("labels.xyz")
     for k, f in enumerate(frames):
         f["info"]["frame_sha256"] = f"{k:064x}"

@@ -180,7 +180,7 @@ def _ase(recipe, key_path):
     recipe.check((*key_path, "calculator"), good, "module:function, as ase.calculators.emt:EMT")
     if "python" in value:
         good = lambda v: isinstance(v, str) and shutil.which(os.path.join(recipe.folder, v) if "/" in v else v)
-        recipe.check((*key_path, "python"), good, "the path of a Python")
+        recipe.check((*key_path, "python"), good, "the path of a Python, relative to the recipe: there is none")
     if "arguments" in value:
         recipe.check((*key_path, "arguments"), lambda v: isinstance(v, dict), "a mapping of names and values")
 
