@@ -123,7 +123,7 @@ def test_from_an_element(tmp_path):
     (tmp_path / "Al-xs.yaml").write_text(text + SMALL.replace("steps: 100", "steps: 300") + rounds_)
     said = distill(tmp_path, "--element", "Al", *words, "--no-certificate")
     assert "the recipe that this command wrote before" in said
-    assert re.search(r"round 1: [1-4] labels", said)  # the others are like those in the training set
+    assert "round 1: 4 labels" in said  # also of frames that are like those in the training set
     found = labels.read_labels(str(tmp_path / "Al-xs" / "labels.xyz"))
     kinds = {extxyz.tag(f, "config_type") for f in found}
     assert kinds >= {

@@ -255,7 +255,9 @@ def test_crystals_without_a_lattice(here):
     wanted, _, _ = read("AuCu3-xs.yaml")
     assert kinds_of(wanted) == {"files", "dense", "cluster"}
     labels = {item["label"] for item in wanted.structures if "files" in item}
-    assert labels == {"strained", "crystal", "pressed", "liquid", "surface", "vacancy", "interstitial"}
+    assert labels == {"strained", "crystal", "large", "pressed", "liquid", "surface", "vacancy", "interstitial"}
+    (large,) = (item for item in wanted.structures if item.get("label") == "large")
+    assert len(extxyz.read(large["files"][0])[0]["elements"]) >= 200
 
 
 def test_teachers():

@@ -52,6 +52,14 @@ def widths(cell):
     return 1 / np.linalg.norm(np.linalg.inv(cell), axis=0)
 
 
+def times_to(unit, least):
+    """How often a unit cell is repeated, the shortest side first, until it has so many atoms."""
+    times = [1, 1, 1]
+    while len(unit["elements"]) * int(np.prod(times)) < least:
+        times[int(np.argmin(widths(unit["cell"]) * times))] += 1
+    return times
+
+
 def angles(cell):
     """alpha, beta and gamma of a cell, degrees."""
     unit = cell / np.linalg.norm(cell, axis=1)[:, None]

@@ -2,8 +2,6 @@
 
 import os
 
-import numpy as np
-
 from ..train import build, labels, lattices
 from ..train.extxyz import tag
 from . import lattice
@@ -51,11 +49,8 @@ def kind_of(item):
 
 
 def repeated(unit, least):
-    """The unit cell repeated, the shortest side first, until it has so many atoms."""
-    times = [1, 1, 1]
-    while len(unit["elements"]) * int(np.prod(times)) < least:
-        times[int(np.argmin(lattice.widths(unit["cell"]) * times))] += 1
-    return lattice.repeated(unit, times)
+    """The unit cell repeated until it has so many atoms."""
+    return lattice.repeated(unit, lattice.times_to(unit, least))
 
 
 def _temperatures(item):

@@ -8,6 +8,7 @@ import typing
 
 import numpy as np
 
+from ..certify import lattice as cells
 from ..convert.short_range import RADII
 from ..model import reference, structures
 from ..model.masses import MASS
@@ -20,6 +21,7 @@ FACES = {"rocksalt": ("100", "110"), "zincblende": ("110",), "cscl": ("110",)}
 SEQUENCES = {"fcc": ["AB", "ABAC", "ABCACB"], "hcp": ["ABC", "ABAC", "ABCACB"], "diamond": ["AB", "ABAC", "ABCACB"]}
 SEQUENCES["zincblende"] = SEQUENCES["diamond"]
 LAYERS = {"hcp": 3, "rocksalt": 6}
+LARGE = 200  # atoms of a box with the long waves that people's own runs have
 PACKED = 0.5  # of the volume, filled by atoms of structures `dense`, at most
 CUTOFF = 1.7  # nearest distances: MACE sees in the first shell what PaiNN needs further ones for
 CUTOFFS = (4.5, 6.5)  # A
@@ -122,8 +124,8 @@ def _other_lattices(c, near):
     return out
 
 
-def _bulk(items, c, near, source):
-    """Strained, rattled, pressed, hot and molten crystals. source: (kind of item, its value)."""
+def _bulk(items, c, near, source, large):
+    """Strained, rattled, pressed, hot and molten crystals. source, large: (kind of item, its value)."""
     room = min(ROOM, 0.5 * c.top)
     for strain, rattle, copies in ((0.06, 0.01, 40), (0.01, 0.025, 40), (0.05, 0.05, 60)):
         items.add(*source, copies, label="strained", strain=strain, rattle=_round(rattle * near))
@@ -131,6 +133,7 @@ def _bulk(items, c, near, source):
     items.add(
         *source, dynamics={"temperature": [room / 3, room, c.top / 2, c.top], "time": 2.0, **runs}, label="crystal"
     )
+    items.add(*large, dynamics={"temperature": [room, c.top], "time": 0.5, "every": 0.1, **runs}, label="large")
     pressures = [_round(share * c.bulk, 1) for share in (-0.02, 0.04, 0.1)]
     pressed = {"temperature": [c.top / 2], "pressure": pressures, "time": 1.0, "equilibrate": 0.5}
     items.add(*source, dynamics=pressed, label="pressed")
@@ -221,12 +224,15 @@ def crystal(c, name, kind, teacher, size, amount):
     items = _Items(amount, step)
     if c.lattice:
         base = {"lattice": c.lattice, "elements": c.elements, "constant": c.constant}
-        _bulk(items, c, near, ("crystal", {**base, "supercell": SUPERCELL.get(c.lattice, [3, 3, 3])}))
+        large = {**base, "supercell": cells.times_to(c.frame, LARGE)}
+        _bulk(
+            items, c, near, ("crystal", {**base, "supercell": SUPERCELL.get(c.lattice, [3, 3, 3])}), ("crystal", large)
+        )
         _point_defects(items, c, near)
         _planar(items, c, near)
         system = {"crystal": base}
     else:
-        _bulk(items, c, near, ("files", [c.files["crystal"]]))
+        _bulk(items, c, near, *(("files", [c.files[which]]) for which in ("crystal", "large")))
         system = {"files": [c.files["unit"]], "kind": "crystal"}
     _no_lattice(items, c, near)
     _random(items, c.frame)

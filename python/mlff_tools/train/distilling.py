@@ -356,15 +356,19 @@ class Run:
         return extxyz.read(path) if chosen else []
 
     def _most_different(self, k, model, runs, held):
-        """The frames that are the least like the training set and each other, by the uncertainty of the student; for a
-        network without one, frames at equal intervals."""
+        """The frames that are the least like the training set and each other, by the uncertainty of the student, and
+        frames at equal intervals, so that there are as many as a round labels: energies of own runs are off where no
+        atom is uncertain. For a network without an uncertainty, only those."""
         n, path = self.wanted.rounds["frames"], self.path(f"round-{k}", "student.yaml")
         try:
             self.unsure(model, path, held)
         except ModelError as e:
             self.write(f"round {k}: frames at equal intervals are chosen, since there is no uncertainty of atoms: {e}")
             return rounds.evenly(runs, n)
-        return rounds.most_different([frame for run in runs for frame in run], n, path)
+        frames = [frame for run in runs for frame in run]
+        chosen = rounds.most_different(frames, n, path)
+        taken = {id(frame) for frame in chosen}
+        return chosen + rounds.evenly([[f for f in frames if id(f) not in taken]], n - len(chosen))
 
     def _runs(self, k, model, held):
         """(frames of each run of the student, number of runs that exploded)"""

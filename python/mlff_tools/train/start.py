@@ -209,6 +209,7 @@ def _without_lattice(files, unit, say):
     return {
         "unit": files.structures("unit", [unit]),
         "crystal": files.structures("crystal", [whole]),
+        "large": files.structures("large", [cells.repeated(unit, cells.times_to(unit, default_recipe.LARGE))]),
         "vacancy": files.structures("vacancies", [f for _, f in novel.vacancies(whole)]),
         "interstitial": files.structures("interstitials", added),
         **_surfaces(files, unit, say),
