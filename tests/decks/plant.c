@@ -1,5 +1,5 @@
-/* plant.c: regressions for tests/decks/planted.py. Loaded by LD_PRELOAD, it does in each tenth clock_gettime, of which a
- * step of in.bench has ten, what the environment says, in bytes:
+/* plant.c: regressions for tests/decks/planted.py. Loaded by LD_PRELOAD, it does in each tenth clock_gettime what the
+ * environment says, in bytes. A step of in.bench has ten:
  *   PLANT_COPY      copies so many into a buffer that stays
  *   PLANT_ALLOCATE  allocates so many and frees them
  *   PLANT_LEAK      allocates so many

@@ -86,7 +86,7 @@ def test_counts(tmp_path):
 
 
 def test_what_mpi_allocates_is_not_counted(tmp_path):
-    """MPI makes room for messages that come early. Of this stand-in only the messages count."""
+    """Room that MPI makes for messages that come early is left out, as it is a matter of timing."""
     library, program = tmp_path / "libearly.so", tmp_path / "program"
     room = "void *volatile room = malloc(1 << 20); return !room;"
     (tmp_path / "early.c").write_text(
