@@ -302,6 +302,12 @@ class Training(unittest.TestCase):
             for a in range(0, len(flat) - size + 1, size):
                 self.assertEqual(sorted(flat[a : a + size]), list(range(size)))
 
+    def test_tolerances_grow_with_steep_forces_alone(self):
+        usual = modelfile.TOLERANCE["fp32"]
+        forces = lambda *largest: [{"forces": np.diag([1.0, -f, 0.5])} for f in largest]
+        self.assertEqual(export._single(forces(2.0, 299.0)), usual)
+        self.assertEqual(export._single(forces(2.0, 900.0)), {name: 3 * value for name, value in usual.items()})
+
     def test_offsets_fit(self):
         offsets = fit_offsets(self.data)
         train = dataset.frames_of(self.data, "train")

@@ -103,7 +103,7 @@ def _faults(item):
         shifts = np.random.default_rng(item.get("seed", 1)).random((number, 2))
     elif not isinstance(shifts, list):
         shifts = [shifts]
-    least = defects.SPLIT * defects.around(defects.sheared(shift=0.0, **keys), 0)[1][0]
+    least = defects.SPLIT * defects.nearest(defects.sheared(shift=0.0, **keys))
     return [defects.opened(defects.sheared(shift=shift, **keys), least) for shift in shifts]
 
 

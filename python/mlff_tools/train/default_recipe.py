@@ -10,7 +10,7 @@ import numpy as np
 
 from ..certify import lattice as cells
 from ..convert.short_range import RADII
-from ..model import reference, structures
+from ..model import structures
 from ..model.masses import MASS
 from . import defects, lattices, materials, students
 
@@ -45,12 +45,6 @@ def timestep(elements):
     """fs of dynamics that no bond of these elements is too fast for."""
     lightest = min(MASS[e] for e in elements)
     return 0.5 if lightest < 2 else 1.0 if lightest < 20 else 2.0
-
-
-def nearest(frame):
-    """The shortest distance, A."""
-    reach = 3 * (abs(np.linalg.det(frame["cell"])) / len(frame["elements"])) ** (1 / 3)
-    return float(np.linalg.norm(reference.neighbours(frame["positions"], frame["cell"], reach)[2], axis=1).min())
 
 
 def _round(x, digits=2):
@@ -220,7 +214,7 @@ def _random(items, frame):
 
 def crystal(c, name, kind, teacher, size, amount):
     """The recipe of a Crystal."""
-    step, near = timestep(c.elements), nearest(c.frame)
+    step, near = timestep(c.elements), defects.nearest(c.frame)
     items = _Items(amount, step)
     if c.lattice:
         base = {"lattice": c.lattice, "elements": c.elements, "constant": c.constant}

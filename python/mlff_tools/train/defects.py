@@ -122,6 +122,12 @@ def opened(frame, least):
     return {**frame, "cell": cell}
 
 
+def nearest(frame):
+    """The shortest distance in a crystal, A."""
+    reach = 3 * (abs(np.linalg.det(frame["cell"])) / len(frame["elements"])) ** (1 / 3)
+    return float(np.linalg.norm(reference.neighbours(frame["positions"], frame["cell"], reach)[2], axis=1).min())
+
+
 def _hexagonal(a, c):
     return np.array([[a, 0, 0], [-0.5 * a, 0.75**0.5 * a, 0], [0, 0, c]])
 
@@ -178,7 +184,7 @@ def with_atom(frame, element, position):
     return {**frame, "elements": [*frame["elements"], element], "positions": np.vstack([frame["positions"], position])}
 
 
-def around(frame, site):
+def _around(frame, site):
     """(vectors to the neighbors of an atom, sorted by length; their lengths), A."""
     reach = 2.5 * (abs(np.linalg.det(frame["cell"])) / len(frame["elements"])) ** (1 / 3)
     i, _, vectors = reference.neighbours(frame["positions"], frame["cell"], reach)
@@ -190,7 +196,7 @@ def around(frame, site):
 
 def _octahedral(frame, site):
     """The middle between an atom and one of the second shell."""
-    vectors, lengths = around(frame, site)
+    vectors, lengths = _around(frame, site)
     second = np.flatnonzero(lengths > 1.1 * lengths[0])[0]
     middle = frame["positions"][site] + vectors[second] / 2
     near = np.linalg.norm(middle - frame["positions"][site] - vectors, axis=1)
@@ -229,7 +235,7 @@ def interstitial(frame, kind, add=None):
     crowdion: between an atom and its nearest neighbor; octahedral, tetrahedral: in such a hole; hole: the largest."""
     element = add or frame["elements"][0]
     site = frame["elements"].index(element) if element in frame["elements"] else 0
-    vectors, lengths = around(frame, site)
+    vectors, lengths = _around(frame, site)
     return pushed_apart(_with_interstitial(frame, str(kind), element, site, vectors, lengths), SPLIT * lengths[0])
 
 

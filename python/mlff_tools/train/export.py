@@ -130,6 +130,14 @@ def cut_structures(data):
     return out
 
 
+def _single(structures):
+    """The tolerance of the structures of a self-test in single precision."""
+    # Published MACE models have a smaller one, which forces of MOST_FORCE miss.
+    usual = modelfile.tolerance("painn")["fp32"]
+    steep = max(1.0, max(float(np.abs(s["forces"]).max()) for s in structures) / STEEP)
+    return {name: value * steep for name, value in usual.items()}
+
+
 def self_test(model, data):
     """The self_test block of a student: standard structures that were seen, and those out of the training set where
     these are few."""
@@ -148,10 +156,7 @@ def self_test(model, data):
             f"forces exceed {MOST_FORCE} eV/A: train longer, or with other data"
         )
     made = selftest.block(model, structures, "reference")
-    # Published MACE models have a smaller tolerance, which forces of MOST_FORCE miss in single precision.
-    largest = max(np.abs(s["forces"]).max() for s in made["structures"])
-    usual = modelfile.tolerance("painn")["fp32"]
-    made["tolerance"]["fp32"] = {name: value * max(1.0, float(largest) / STEEP) for name, value in usual.items()}
+    made["tolerance"]["fp32"] = _single(made["structures"])
     return made
 
 
