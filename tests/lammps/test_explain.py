@@ -60,7 +60,7 @@ def test_nothing_to_gain(tmp_path):
     assert "measured now" in said.stdout and "possible speed-ups" in said.stdout, said.stdout
 
 
-RDF = "\n".join(f"compute {x} all rdf 200\nfix {x} all ave/time 1 1 1 c_{x}[*] mode vector" for x in "gh")
+RDF = "\n".join(f"compute {x} all rdf 200\nfix {x} all ave/time 1 1 1 c_{x}[*] mode vector" for x in "ghijklmn")
 PLANTED = {
     "kernels": ("pair", "kernels generic", 2.0, {"options": "kernels generic"}),
     "precision": ("pair", "double precision", 1.5, {"options": "precision fp64"}),
