@@ -9,7 +9,17 @@ import pytest
 
 from mlff_tools.convert import short_range
 from mlff_tools.model import masses, modelfile, reference, structures
-from mlff_tools.train import copies, extxyz, generate, lattices, liquids, random_structures, recipe_structures, splits
+from mlff_tools.train import (
+    copies,
+    extxyz,
+    generate,
+    job,
+    lattices,
+    liquids,
+    random_structures,
+    recipe_structures,
+    splits,
+)
 from mlff_tools.train.extxyz import FrameError
 from mlff_tools.train.recipe import RecipeError
 
@@ -332,6 +342,15 @@ def test_labels_are_structures(tmp_path):
     named = [extxyz.plain(f["info"]["split"]) for f in frames]
     assert [named.count(name) for name in ("train", "validation", "test")] == [16, 2, 2]
     assert frames[0]["info"]["config_type"] == "m" and frames[19]["energy"] == -19
+
+
+@pytest.mark.parametrize("recipe", [LABELS + "  keys: {energy: E}\n", "structures:\n  - files: [m.xyz]\n" + LABELS])
+def test_frames_of_rounds_of_another_run_are_used(recipe, tmp_path):
+    """Trainings leave out what rounds of their own add later, not what the rounds of another run added."""
+    frame = "1\nProperties=species:S:1:pos:R:3:forces:R:3 E=-%d round=%d\nH 0 0 %d 1 2 3\n"
+    (tmp_path / "m.xyz").write_text("".join(frame % (k, k // 5, k) for k in range(20)))
+    frames = generate.generate(*read(tmp_path, recipe), str(tmp_path / "work"))
+    assert len(frames) == 20 == len(job.frames_until(frames, 0))
 
 
 # ---- what is refused -------------------------------------------------------------------------------------------------

@@ -41,6 +41,11 @@ def tagged(frame, **tags):
     return {**frame, "info": {**frame["info"], **found}}
 
 
+def _of_no_round(frame):
+    """The frame of a file without the key `round` that another run gave it: the first training of this run uses it."""
+    return {**frame, "info": {key: value for key, value in frame["info"].items() if key != "round"}}
+
+
 def _stem(frame):
     """The name of the file that a frame is from, without what follows its first dot."""
     path = frame["source"].rsplit(", frame ", 1)[0]
@@ -59,7 +64,8 @@ class Item:
         if self.dynamics and "seed" not in item["dynamics"]:
             self.dynamics["seed"] = item.get("seed", 1)
         self.packs = "liquid" in item and bool(self.dynamics)  # each trajectory begins with a box of its own
-        self.bases = [] if self.packs else frames or build.bases(item, self.where, self.place, python)
+        bases = [] if self.packs else frames or build.bases(item, self.where, self.place, python)
+        self.bases = [_of_no_round(frame) for frame in bases]
 
     def states(self):
         d = self.dynamics
