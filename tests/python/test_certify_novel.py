@@ -45,7 +45,7 @@ def test_other_lattices():
     """Each has the volume of the crystal, and the crystal itself is not among them."""
     aluminium = crystal(lattice="fcc", elements=["Al"], constant=4.05)
     found = dict(novel.other_lattices(aluminium.frame))
-    assert list(found) == ["sc", "bcc", "hcp", "diamond"]
+    assert list(found) == ["sc", "bcc", "hcp", "diamond", "beta-tin"]
     assert all(per_atom(f) == pytest.approx(per_atom(aluminium.frame)) for f in found.values())
     assert set(neighbors(found["hcp"])) == {12}
     salt = crystal(lattice="rocksalt", elements=["Na", "Cl"], constant=5.64)

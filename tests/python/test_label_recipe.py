@@ -117,6 +117,7 @@ SHAPES = {
     "rocksalt": (0.5, 6, 8),
     "zincblende": (3**0.5 / 4, 4, 8),
     "cscl": (0.75**0.5, 8, 2),
+    "beta-tin": ((0.25 + 0.546**2 / 16) ** 0.5, 4, 4),
 }
 
 
@@ -124,7 +125,7 @@ SHAPES = {
 def test_crystals(lattice):
     distance, number, n_atoms = SHAPES[lattice]
     elements = ["Na", "Cl"][: len(lattices.LATTICES[lattice])]
-    constant = [4.0, 4.0 * (8 / 3) ** 0.5] if lattice == "hcp" else 4.0
+    constant = [4.0, 4.0 * lattices.C_OVER_A[lattice]] if lattice in lattices.C_OVER_A else 4.0
     s = lattices.crystal(lattice, elements, constant, [2, 1, 3])
     assert len(s["elements"]) == len(s["positions"]) == 6 * n_atoms
     assert all(s["elements"].count(e) == 6 * n_atoms // len(elements) for e in elements)

@@ -39,7 +39,7 @@ def test_lattices_of_elements(symbol):
     assert materials.melting(unit) == melting
 
 
-@pytest.mark.parametrize("lattice", lattices.LATTICES)
+@pytest.mark.parametrize("lattice", materials.SHELLS)
 def test_lattices(lattice):
     """Also of a primitive cell's copies and with small displacements; not with large ones, nor stretched."""
     elements = ["Na", "Cl"][: len(lattices.LATTICES[lattice])]
@@ -126,8 +126,8 @@ def test_crystals(name, text, kind, lattice, constant, here, capsys):
     else:
         said = write_only("POSCAR")
     assert f"{name}: {kind}" in said and "teacher: nequix-oam-1-pft (the best at hand" in said
-    wanted, written, frames = read(f"{name}-xs.yaml")
-    assert written.startswith("# mlff distill POSCAR --size xs\n") and wanted.kind == kind and 500 < frames < 2500
+    wanted, written, frames = read(f"{name}-m.yaml")
+    assert written.startswith("# mlff distill POSCAR --size m\n") and wanted.kind == kind and 500 < frames < 2500
     first = wanted.structures[0]["crystal"]
     assert first["lattice"] == lattice and first["constant"] == pytest.approx(constant, abs=0.03)
     assert kinds_of(wanted) == CRYSTAL | ({"stacking"} if lattice != "rocksalt" else set())
@@ -252,7 +252,7 @@ def test_crystals_without_a_lattice(here):
     (here / "a.xyz").write_text(written(unit))
     said = write_only("a.xyz", "--teacher", "tensornet-local-matpes-pbe")
     assert "lattice: none of sc, bcc" in said and "the melting point is not in the table: give --temperature" in said
-    wanted, _, _ = read("AuCu3-xs.yaml")
+    wanted, _, _ = read("AuCu3-m.yaml")
     assert kinds_of(wanted) == {"files", "dense", "cluster"}
     labels = {item["label"] for item in wanted.structures if "files" in item}
     assert labels == {"strained", "crystal", "large", "pressed", "liquid", "surface", "vacancy", "interstitial"}

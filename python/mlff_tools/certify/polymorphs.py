@@ -20,21 +20,13 @@ SEMICONDUCTORS = ("diamond", "hexagonal diamond", "beta-tin", "sc", "bcc", "fcc"
 COMPOUNDS = ("rocksalt", "cscl", "zincblende")
 FAMILIES = {"fcc": METALS, "hcp": METALS, "bcc": METALS, "sc": METALS, "diamond": SEMICONDUCTORS}
 FAMILIES |= dict.fromkeys(COMPOUNDS, COMPOUNDS)
-BETA_TIN = 0.546  # c/a of white tin
 
 
 def _stacked(lattice, sequence):
     return lambda volume, element: stacking(lattice, [element], lattices.constant_of(lattice, volume), sequence)
 
 
-def _beta_tin(volume, element):
-    a = (4 * volume / BETA_TIN) ** (1 / 3)
-    cell = np.diag([a, a, BETA_TIN * a])
-    sites = np.array([(0, 0, 0), (0.5, 0, 0.25), (0.5, 0.5, 0.5), (0, 0.5, 0.75)])
-    return {"elements": [element] * len(sites), "positions": sites @ cell, "cell": cell}
-
-
-OWN = {"dhcp": _stacked("fcc", "ABAC"), "hexagonal diamond": _stacked("diamond", "AB"), "beta-tin": _beta_tin}
+OWN = {"dhcp": _stacked("fcc", "ABAC"), "hexagonal diamond": _stacked("diamond", "AB")}
 
 
 def made(name, elements, volume):

@@ -102,12 +102,15 @@ def _slab_size(lattice, elements, constant, face):
 
 
 def _other_lattices(c, near):
-    """Items `crystal` of other lattices with as much volume for an atom; of tetrahedral ones denser ones, too."""
+    """Items `crystal` of other lattices with as much volume for an atom; of tetrahedral ones denser ones and white tin,
+    too."""
     volume = abs(np.linalg.det(c.frame["cell"])) / len(c.frame["elements"])
     out = []
     for name, sites in lattices.LATTICES.items():
         stacked = {c.lattice, name} <= {"fcc", "hcp"}  # items `stacking`
         if len(sites) != len(c.elements) or name == c.lattice or stacked:
+            continue
+        if name == "beta-tin" and c.lattice != "diamond":
             continue
         for share in (1.0, 0.8) if c.lattice in ("diamond", "zincblende") else (1.0,):
             constant = np.round(lattices.constant_of(name, share * volume), 3).tolist()
@@ -121,7 +124,7 @@ def _other_lattices(c, near):
 def _bulk(items, c, near, source, large):
     """Strained, rattled, pressed, hot and molten crystals. source, large: (kind of item, its value)."""
     room = min(ROOM, 0.5 * c.top)
-    for strain, rattle, copies in ((0.06, 0.01, 40), (0.01, 0.025, 40), (0.05, 0.05, 60)):
+    for strain, rattle, copies in ((0.06, 0.01, 40), (0.02, 0.002, 20), (0.01, 0.025, 40), (0.05, 0.05, 60)):
         items.add(*source, copies, label="strained", strain=strain, rattle=_round(rattle * near))
     runs = {"pressure": 0, "equilibrate": 0.5}
     items.add(
@@ -133,7 +136,7 @@ def _bulk(items, c, near, source, large):
     items.add(*source, dynamics=pressed, label="pressed")
     molten = {"temperature": [1.2 * c.melting, 1.7 * c.melting], "hot": _round(4 * c.melting), "pressure": 0}
     molten["equilibrate"] = 3.0
-    items.add(*source, dynamics={**molten, "time": 3.0, "every": 0.1}, label="liquid")
+    items.add(*source, dynamics={**molten, "time": 1.5, "every": 0.1, "runs": 2}, label="liquid")
     held = {"time": 0.5, "every": 0.1}
     at = {"temperature": [room, c.top], "runs": 5, **runs}
     items.add(*source, dynamics={**held, **at}, label="crystal", split="test")

@@ -77,7 +77,6 @@ def is_started(args):
     if len(given) > 1 or (given and args.recipe and start.is_recipe(args.recipe)):
         raise ModelError(f"{' and '.join(given if len(given) > 1 else [*given, args.recipe])}: give one of them")
     if given:
-        args.size = args.size or "xs"
         return True
     wrong = [name for name in ("teacher", "size", "temperature") if getattr(args, name)]
     if wrong:
@@ -169,7 +168,7 @@ def arguments():
     new("--element", metavar="SYMBOL", help="the crystal of an element")
     new("--liquid", metavar="MOLECULES", help='a liquid of molecules or XYZ files, as "water:32 ethanol:4"')
     new("--teacher", metavar="MODEL", help="a model, or module:function of an ASE calculator (default: best at hand)")
-    new("--size", choices=("xs", "s", "m"), help="of the student (default: xs)")
+    new("--size", choices=("xs", "s", "m"), help="of the student (default: m for crystals, else xs)")
     new(
         "--temperature",
         type=above_zero,

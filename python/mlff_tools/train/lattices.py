@@ -4,7 +4,7 @@ import numpy as np
 
 from .extxyz import FrameError
 
-# Cubic cells: sublattice -> positions in units of the constant. hcp apart.
+# Conventional cells: sublattice -> positions in units of their sides.
 _FCC = [(0, 0, 0), (0, 0.5, 0.5), (0.5, 0, 0.5), (0.5, 0.5, 0)]
 
 
@@ -21,8 +21,10 @@ LATTICES = {
     "rocksalt": [_FCC, _moved(_FCC, (0.5, 0.5, 0.5))],
     "zincblende": [_FCC, _moved(_FCC, (0.25, 0.25, 0.25))],
     "cscl": [[(0, 0, 0)], [(0.5, 0.5, 0.5)]],
+    "beta-tin": [[(0, 0, 0), (0.5, 0, 0.25), (0.5, 0.5, 0.5), (0, 0.5, 0.75)]],
 }
-CUBIC = tuple(name for name in LATTICES if name != "hcp")
+C_OVER_A = {"hcp": (8 / 3) ** 0.5, "beta-tin": 0.546}  # of spheres in contact, of white tin; their constant is [a, c]
+CUBIC = tuple(name for name in LATTICES if name not in C_OVER_A)
 # Two orthogonal vectors in the surface and its normal, right-handed; each is halved where that is a lattice vector
 MILLER = {
     "100": ([1, 0, 0], [0, 1, 0], [0, 0, 1]),
@@ -34,15 +36,16 @@ SAME = 1e-6  # of the lattice constant
 
 
 def constant_of(lattice, volume):
-    """The constant of a lattice with a volume for an atom, A^3; of hcp [a, c] of spheres in contact."""
-    constant = (volume * sum(map(len, LATTICES[lattice]))) ** (1 / 3)
-    return 2 ** (-1 / 6) * constant * np.array([1.0, (8 / 3) ** 0.5]) if lattice == "hcp" else constant
+    """The constant of a lattice with a volume for an atom, A^3: A, or [a, c] of those in C_OVER_A."""
+    cell, ratio = volume * sum(map(len, LATTICES[lattice])), C_OVER_A.get(lattice, 1.0)
+    a = (cell / ratio / (0.75**0.5 if lattice == "hcp" else 1.0)) ** (1 / 3)
+    return np.array([a, ratio * a]) if lattice in C_OVER_A else a
 
 
 def crystal(lattice, elements, constant, supercell=(1, 1, 1)):
-    """A supercell of the conventional cell; of hcp that with two atoms, whose constant is [a, c]."""
+    """A supercell of the conventional cell; of hcp that with two atoms."""
     sublattices = LATTICES[lattice]
-    a, c = constant if lattice == "hcp" else (constant, constant)
+    a, c = constant if lattice in C_OVER_A else (constant, constant)
     cell = np.diag([float(a), float(a), float(c)])
     if lattice == "hcp":
         cell[1] = [-0.5 * a, 0.75**0.5 * a, 0.0]

@@ -164,7 +164,7 @@ def lattice_of(frame):
         return None
     elements = sorted(numbers, key=lambda e: e in NOT_METALS)
     volume = abs(np.linalg.det(frame["cell"])) / len(frame["elements"])
-    matching = [lattice for lattice, sites in lattices.LATTICES.items() if len(sites) == len(elements)]
+    matching = [lattice for lattice in SHELLS if len(lattices.LATTICES[lattice]) == len(elements)]
     tried = [(lattice, constant) for lattice in matching for constant in _constants(lattice, volume)]
     found = [_deviation(frame, lattice, elements, constant) for lattice, constant in tried]
     best = int(np.argmin(found))

@@ -19,7 +19,7 @@ REPEATS = 3
 LONG = 2.0  # s: a call that is not timed with more structures
 TRAIN = 0.8  # of the frames are for training (splits.py)
 TRAINING = {32: 120.0, 64: 250.0, 128: 900.0}  # us of an atom and step of training by features, two layers, one core
-MACE = 40.0  # the same with 16 channels
+MACE, CHANNEL = 28.0, 0.1  # the same: moments of the neighbors, each channel
 PRODUCTS = 2.5  # times as long with Hessian-vector products of half of the frames (inner_labels.py)
 
 
@@ -64,7 +64,7 @@ def training_time(student, training, steps):
     nearest = min(TRAINING, key=lambda f: abs(f - features))
     each = TRAINING[nearest] * features / nearest * settings.get("layers", 2) / 2
     if "channels" in settings:
-        each = MACE * max(settings["channels"], 8) / 16
+        each = MACE + CHANNEL * settings["channels"]
     return 1e-6 * each * (training.get("batch") or BATCH) * steps
 
 

@@ -62,7 +62,7 @@ def _lattice(recipe, key_path, lattices_, more=(), needed=()):
     n = len(lattices.LATTICES[value["lattice"]])
     recipe.check((*key_path, "elements"), lambda v: elements(v) and len(v) == n, f"a list of {n} chemical symbol(s)")
     length = number(0.5, 100)
-    if value["lattice"] == "hcp":
+    if value["lattice"] in lattices.C_OVER_A:
         good = lambda v: isinstance(v, list) and len(v) == 2 and all(map(length, v))
         recipe.check((*key_path, "constant"), good, "[a, c] in A")
     else:

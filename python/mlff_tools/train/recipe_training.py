@@ -104,6 +104,8 @@ TRAINING = {
 }
 INNER = {key: PAINN[key] for key in ("features", "layers", "cutoff", "readout", "repulsion", "spacing")}
 INNER["steps"] = _STEPS
+# of MACE: its energies become as good as those of PaiNN, its stress three times better, for the same force error
+OF_MACE = {"final_energy_weight": 300.0, "stress_weight": 10.0}
 _HESSIAN = ("hessian_weight", "hessian_share")
 # Features from which on Hessian-vector products count, their weight, and how many of the training frames have one
 HESSIAN_FROM, HESSIAN_WEIGHT, HESSIAN_SHARE = 128, 1.0e-3, 0.25
@@ -227,7 +229,8 @@ def config(name, student, training, elements):
     """The configuration (training.py) of the sections student and training for these elements."""
     made = students.network(student, elements)
     steps = training.get("steps") or students.filled(student)["steps"]
-    train = {"validate_every": max(1, min(500, steps // 20)), **DEFAULTS, "steps": steps, **training}
+    of = OF_MACE if made["architecture"] == "mace" else {}
+    train = {"validate_every": max(1, min(500, steps // 20)), **DEFAULTS, **of, "steps": steps, **training}
     weight = hessian(student, training)[0]
     if weight:
         train["hessian_weight"] = weight

@@ -232,7 +232,7 @@ def _crystal(args, started, section, ask, files, say):
         say(f"lattice: {lattice}, {constant} A at rest by the teacher; bulk modulus {bulk / 1e4:.3g} GPa")
     else:
         cell = ", ".join(f"{x:.3f}" for x in lengths)
-        say(f"lattice: none of {', '.join(lattices.LATTICES)}: the cell of the structure, {cell} A at rest")
+        say(f"lattice: none of {', '.join(materials.SHELLS)}: the cell of the structure, {cell} A at rest")
     melting = materials.melting(frame)
     if args.temperature:
         top, why = args.temperature, "as given"
@@ -331,6 +331,7 @@ class Started:
                 self.lattice = materials.lattice_of(self.frame)
                 if not self.lattice:
                     cells.times_for(self.frame, SUPERCELL, most=cells.UNIT)  # an error for a large one
+        args.size = args.size or ("m" if self.kind in CRYSTALS else "xs")
         self.name = f"{self.stem}-{args.size}"
 
 
