@@ -251,7 +251,7 @@ def test_a_model_that_explodes(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(lifetime, "LEAST", 64)
     monkeypatch.setattr(lifetime, "MOST", 3)
-    found, verdict = certify("silicon-xs.yaml", recipe(tmp_path, SILICON, 3000, lifetime=3e4))
+    found, verdict = certify("silicon-xs.yaml", [*recipe(tmp_path, SILICON, 3000, lifetime=3e4), "--jobs", "2"])
     assert verdict == "FAIL" and list(found) == ["all", "X 3000 K", "X 3000 K dense", "X 3000 K stretched"]
     r = found["X 3000 K"]
     assert r["failures"] == 3 and r["high"] < 3e5 and "3 failures in" in r["note"] and "[mlff-41]" not in r["note"]
@@ -266,25 +266,26 @@ def test_a_model_that_explodes(tmp_path, monkeypatch):
 
 @runs
 def test_a_model_that_lives(tmp_path, monkeypatch):
-    """aluminium-xs at 300 K has no failure; a third of its atom-picoseconds is the value. Killed, it continues."""
+    """aluminium-xs at 300 K has no failure; a third of its atom-picoseconds is the value. Killed, it continues, and it is
+    the same with any number of runs at a time."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(lifetime, "LEAST", 32)
     words = recipe(tmp_path, ALUMINIUM, 301, lifetime=300.0, scale=0.1)
-    found, verdict = certify("aluminium-xs.yaml", words)
+    found, verdict = certify("aluminium-xs.yaml", [*words, "--jobs", "1"])
     assert verdict == "too short to say"
     assert all(r["failures"] == 0 and abs(r["atom_ps"] / r["value"] - 2.9957) < 1e-3 for r in found.values())
     assert "no failure in" in found["all"]["note"] and "12 runs of 32 atoms" in found["all"]["note"]
     steps = 3 * 4 * (100 + 500)  # warm ones count
     assert abs(found["all"]["atom_ps"] - 32 * steps / 1000) < 1e-6
     for kill in ("run-1/segments.json", "run-3/segments.json"):
-        given = [os.path.join(MODELS, "aluminium-xs.yaml"), *words, "--work", "k"]
+        given = [os.path.join(MODELS, "aluminium-xs.yaml"), *words, "--work", "k", "--jobs", "3"]
         script = f"from mlff_tools.certify import command, lifetime\nlifetime.LEAST = 32\ncommand.main({given!r})"
         env = {**os.environ, "PYTHONPATH": os.path.join(helpers.ROOT, "python")}
         words_of = [sys.executable, "-c", script]
         with subprocess.Popen(words_of, env=env, stdout=subprocess.DEVNULL, start_new_session=True) as process:
             seen = lambda kill=kill: bool(glob.glob(f"k/model-lifetime-X_301_K-*/{kill}"))
             assert kills.kill_when(process.pid, seen, 0.01) == kills.KILLED
-    again, _ = certify("aluminium-xs.yaml", [*words, "--work", "k"])
+    again, _ = certify("aluminium-xs.yaml", [*words, "--work", "k", "--jobs", "4"])
     assert again == found
 
 

@@ -38,6 +38,7 @@ from ..model.lammps import (
     find_plugin,
     on_ranks,
     process_options,
+    processors,
     variable,
 )
 from ..model.modelfile import ModelError, find_model
@@ -126,11 +127,6 @@ def per_rank(output):
 
 def say(text):
     print(text, file=sys.stderr, flush=True)
-
-
-def processors():
-    """Processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 # ---- the same numbers on every number of ranks -----------------------------------------------------------------------

@@ -15,7 +15,7 @@ import os
 import time
 
 from ..bench import profiles
-from ..command_line import above_zero, add_programs, one_line
+from ..command_line import above_zero, add_programs, one_line, positive
 from ..model import files, lammps, modelfile
 from ..train import domain, recipe, recipe_certify, recipe_structures
 from ..train.extxyz import tag
@@ -165,7 +165,7 @@ def prepare(args, write):
         if teacher:
             teacher.close()
         raise
-    made = job.Job(model, teacher, why, found_systems, frames, test, settings, work, lmp, programs)
+    made = job.Job(model, teacher, why, found_systems, frames, test, settings, work, lmp, programs, args.jobs)
     made.path, made.labels_path, made.head, made.domain = args.model, path, head, spanned
     made.notes, made.kind = notes, kind
     return made, bars
@@ -375,6 +375,7 @@ def arguments():
     add("--minutes", type=above_zero, metavar="M", help="limit for each measurement and run (default: 60)")
     add("--measure", metavar="NAME,...", help="only these: " + ", ".join(recipe_certify.MEASUREMENTS))
     add("--precision", choices=recipe.PRECISIONS, help="precision of the model in runs (default: fp32)")
+    add("--jobs", type=positive, default=lammps.processors(), metavar="N", help="parallel runs (default: all cores)")
     add("--quiet", action="store_true", help="print only the verdict and bars that are not met")
     add_programs(parser)
     add("--python", metavar="PATH", help="the Python that has ASE, for structures of other formats than XYZ")

@@ -18,12 +18,12 @@ DUMPED = 1000  # frames of a run
 
 class Job:
     """model, teacher (or None, with `no_teacher` saying why): sides.py. systems; frames: labelled, test: held out.
-    settings: the section certify. lmp: the program; write: takes lines for the user."""
+    settings: the section certify. lmp: the program; write: takes lines for the user. jobs: runs at a time."""
 
-    def __init__(self, model, teacher, no_teacher, systems, frames, test, settings, work, lmp, programs):
+    def __init__(self, model, teacher, no_teacher, systems, frames, test, settings, work, lmp, programs, jobs=1):
         self.model, self.teacher, self.no_teacher, self.systems = model, teacher, no_teacher, systems
         self.frames, self.test, self.settings, self.work, self.lmp = frames, test, settings, work, lmp
-        self.programs, self.write = programs, work.write
+        self.programs, self.write, self.jobs = programs, work.write, jobs
 
     @property
     def sides(self):

@@ -3,6 +3,7 @@
 Failures come at random, with a rate in proportion to atoms and time. The atom-picoseconds that n failures took give the
 mean one takes; its interval is that of the mean of a Poisson distribution of which n were counted."""
 
+import concurrent.futures
 import itertools
 import math
 import os
@@ -196,25 +197,36 @@ def lived(run):
 
 
 def lives(job, corner, steps, what="lifetime"):
-    """Trajectories of a corner with seeds of their own, `steps` together, as far as the time given lets them go. A run
-    that failed is followed by others until the steps are used."""
+    """Trajectories of a corner with seeds of their own, `steps` together, as far as the time given lets them go: SEEDS
+    runs, of which job.jobs at a time, and others one by one until the steps that failures left are used."""
     elements = sorted(set(corner.system.frame["elements"]))
     potential, judge = job.model.potential(elements), Judge(corner.system, shortest(job))
     each, left, spent, out = max(SHORTEST, steps // SEEDS), steps, 0.0, []
     inputs = [job.model.identity["runs"], corner.system.inputs, corner.given, steps]
     p = job.protocol(corner.system, **corner.given, every=EVERY, dump=EVERY, segments=SEGMENTS, dump_warm=True)
     place = job.work.place(f"model-{word(what)}-{word(corner.group)}", [*inputs, p])
-    while left >= SHORTEST and sum(failed(run) for run in out) < MOST:
-        k, planned = len(out), min(each, left)
-        share = job.seconds() * (steps - left + planned) / steps - spent
+
+    def one(k, planned, share):
         folder = os.path.join(place, f"run-{k + 1}")
         if share <= 0 and not os.path.isdir(folder):
-            break
+            return None
         os.makedirs(folder, exist_ok=True)
         mine = {**p, "steps": planned, "seed": p["seed"] + 1000 * (k + 1)}
-        out.append(runner.run(job.lmp, potential, corner.system.frame, mine, folder, max(0.0, share), judge))
-        spent += out[-1].seconds
-        left -= round(out[-1].ps / out[-1].timestep_ps) if failed(out[-1]) else planned
+        return runner.run(job.lmp, potential, corner.system.frame, mine, folder, max(0.0, share), judge)
+
+    with concurrent.futures.ThreadPoolExecutor(job.jobs) as pool:
+        while left >= SHORTEST and (more := MOST - sum(failed(run) for run in out)) > 0:
+            k, planned = len(out), min(each, left)
+            at_once = max(1, min(job.jobs, SEEDS - k, left // each, more))
+            used = [steps - left + (n + 1) * planned for n in range(at_once)]
+            shares = [job.seconds() * share / steps - spent for share in used]
+            found = list(pool.map(one, range(k, k + at_once), [planned] * at_once, shares))
+            if found[0] is None:
+                break
+            for run in filter(None, found):
+                out.append(run)
+                spent += run.seconds
+                left -= round(run.ps / run.timestep_ps) if failed(run) else planned
     return out
 
 

@@ -128,6 +128,11 @@ def find_targets(given=None):
     return None
 
 
+def processors():
+    """Processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def cpu_name():
     """What the processor calls itself."""
     try:

@@ -19,7 +19,7 @@ import sys
 from types import SimpleNamespace
 
 from ..command_line import FAILED, above_zero, add_programs, one_line, positive
-from ..model.lammps import find_lmp, find_plugin
+from ..model.lammps import find_lmp, find_plugin, processors
 from ..model.modelfile import ModelError, find_model
 from . import distilling, job, more, plan, recipe_rounds, start
 from .label import python_path
@@ -162,7 +162,7 @@ def arguments():
     add("--from", dest="other", metavar="FOLDER", help="reuse trajectories of another run that are in this recipe")
     add("--dry-run", action="store_true", help="print numbers of labels and estimated times, run nothing")
     add("--example", metavar="NAME", help=f"print an example recipe: {', '.join(examples())}")
-    add("--jobs", type=positive, default=os.cpu_count(), metavar="N", help="parallel processes (default: all cores)")
+    add("--jobs", type=positive, default=processors(), metavar="N", help="parallel processes (default: all cores)")
     add("--no-certificate", action="store_true", help="write only the model; mlff certify makes the certificate")
     new = parser.add_argument_group("from a structure, whose recipe is written").add_argument
     new("--element", metavar="SYMBOL", help="the crystal of an element")

@@ -446,7 +446,7 @@ class Run:
     def certificate(self, model):
         """Makes the certificate; its exit status."""
         p, words = self.programs, [model, self.wanted.recipe.path, "--labels", self.labels]
-        words += ["--out", self.path("certificate"), "--work", self.path("certificate.work")]
+        words += ["--out", self.path("certificate"), "--work", self.path("certificate.work"), "--jobs", str(p.jobs)]
         for name in ("lmp", "plugin", "program", "python"):
             words += [f"--{name}", getattr(p, name)] if getattr(p, name) else []
         return command.main(words)

@@ -55,7 +55,7 @@ def hottest(plan, n_atoms):
 class LammpsPotential:
     """Commands of LAMMPS as those of a teacher, in the folder `place`. types: elements of types 1, 2, ... or None."""
 
-    jobs = os.cpu_count() or 1
+    jobs = lammps.processors()
 
     def __init__(self, commands, types=None, place=".", programs=None):
         self.commands, self.types, self.place = commands, types, place
