@@ -1,11 +1,12 @@
 """Structures unlike those of a training, and the table of a certificate about them."""
 
+import statistics
 import types
 
 import numpy as np
 import pytest
 
-from mlff_tools.certify import detection, novel, own_runs, systems
+from mlff_tools.certify import detection, novel, own_runs, systems, uncertainty
 from mlff_tools.certify.work import NotMeasured
 from mlff_tools.train import lattices
 from mlff_tools.train.build import build
@@ -117,7 +118,7 @@ def test_molecules_of_the_training():
     wanted.frames = [{**labelled, "info": {"config_type": "methanol"}}]
     groups = [f["group"] for f in novel.made(wanted)[0]]
     molecules = sorted(g for g in groups if g.startswith("molecule "))
-    assert molecules == [f"molecule {name}" for name in ("acetic_acid", "benzene", "ethanol") for _ in range(8)]
+    assert molecules == [f"molecule {name}" for name in ("acetic_acid", "benzene", "ethanol") for _ in range(24)]
     assert "liquid: strained +5 %" in groups and "another: cluster in vacuum" in groups
 
 
@@ -184,12 +185,25 @@ def test_table():
     assert good["roc_area", "all"]["value"] is None and good["flagged", "crystal: bcc"]["value"] == 0.0
 
 
+def test_limits_of_an_area_hold():
+    """19 of 20 intervals contain the true area; those of few frames, or of an area of 1, are not empty."""
+    rng, z = np.random.default_rng(3), statistics.NormalDist()
+    for far, near, true in ((40, 200, 0.97), (150, 300, 0.95), (30, 30, 0.8)):
+        apart = 2**0.5 * z.inv_cdf(true)
+        areas = [uncertainty.roc_area(apart + rng.normal(size=far), rng.normal(size=near)) for _ in range(1500)]
+        limits = np.array([detection.area_limits(area, far, near) for area in areas])
+        held = ((limits[:, 0] < true) & (true < limits[:, 1])).mean()
+        assert 0.93 < held < 0.985, (far, near, true, held)
+    assert detection.area_limits(1.0, 40, 200) == (pytest.approx(0.9706, abs=1e-4), 1.0)
+    assert detection.area_limits(1.0, 1, 1)[0] < 0.3 and detection.area_limits(0.0, 40, 200)[1] < 0.03
+
+
 def test_intervals_of_different_frames():
     """Copies of a structure count each, frames of one held-out run once."""
     found = rows(detection.measure(job(Side(0.1))))
     kinds = [group for quantity, group in found if quantity == "flagged" and group != "all"]
-    z2, n = 1.96**2, 8 * len(kinds)
-    assert found["roc_area", "all"]["low"] == pytest.approx(1 / (1 + z2 / 20))
+    z2, n = 1.96**2, 24 * len(kinds)
+    assert found["roc_area", "all"]["low"] == pytest.approx(detection.area_limits(1.0, n, 20)[0])
     assert found["flagged", "all"]["low"] == pytest.approx(100 / (1 + z2 / n))
     assert all("low" not in found["flagged", group] for group in kinds)
     assert found["false_alarms", "all"]["high"] == pytest.approx(100 * z2 / 20 / (1 + z2 / 20))
@@ -260,9 +274,9 @@ def test_lost_frames():
 
     close.teacher = Refusing(0.0)
     found = rows(detection.measure(close))
-    assert found["novel_forces", "crystal: bcc"]["note"].endswith(", 1 of 8 frames: refused by the teacher")
+    assert found["novel_forces", "crystal: bcc"]["note"].endswith(", 1 of 24 frames: refused by the teacher")
     hole = found["novel_forces", "crystal: interstitial Al"]
-    assert hole["value"] is None and hole["note"] == "8 of 8 frames: atoms too close"
+    assert hole["value"] is None and hole["note"] == "24 of 24 frames: atoms too close"
 
 
 def test_what_cannot_be_measured():
@@ -289,7 +303,7 @@ def test_what_cannot_be_measured():
     found = rows(detection.measure(job(Side(0.1), Refusing(0.0))))
     values = {group: r["value"] for (quantity, group), r in found.items() if quantity == "novel_forces"}
     assert values["crystal: bcc"] and values["crystal: surface 110"] is None
-    assert found["novel_forces", "crystal: surface 110"]["note"] == "8 of 8 frames: refused by the teacher"
+    assert found["novel_forces", "crystal: surface 110"]["note"] == "24 of 24 frames: refused by the teacher"
     with pytest.raises(NotMeasured, match="no structure unlike those of the training that the teacher evaluates"):
         refuse = Side(0.0)
         refuse.evaluate = lambda frames: (_ for _ in ()).throw(NotMeasured("no"))

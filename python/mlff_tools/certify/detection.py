@@ -125,12 +125,43 @@ def share(quantity, group, value, n, factor=1.0, **more):
     return row(quantity, group, factor * value, (high - low) / 2, low=max(0.0, low), high=min(factor, high), **more)
 
 
+def _spread(area, far, near):
+    """Standard deviation of an area under the ROC curve of so many frames, where scores are exponentially distributed
+    (Hanley and McNeil, Radiology 143, 29 (1982), with Newcombe's mean number)."""
+    more = (far + near) / 2 - 1
+    return (area * (1 - area) * (1 + more * ((1 - area) / (2 - area) + area / (1 + area))) / (far * near)) ** 0.5
+
+
+def area_limits(area, far, near):
+    """(low, high), 95 %, of an area under the ROC curve of `far` and `near` frames that do not depend on each other:
+    method 5 of Newcombe, Statistics in Medicine 25, 559 (2006), the areas that are 1.96 of their own standard
+    deviations from it."""
+
+    def solved(end):
+        inside, outside = area, end
+        for _ in range(60):
+            middle = (inside + outside) / 2
+            is_near = abs(area - middle) < 1.96 * _spread(middle, far, near)
+            inside, outside = (middle, outside) if is_near else (inside, middle)
+        return outside
+
+    return solved(0.0), solved(1.0)
+
+
+def _area(found, note):
+    area, n = found["roc_area"], found["different"]
+    if area is None or not n["far"] or not n["near"]:
+        return missing("roc_area", "all", note)
+    low, high = area_limits(area, n["far"], n["near"])
+    return row("roc_area", "all", area, (high - low) / 2, low=low, high=high, note=note)
+
+
 def _table(found, lost):
     """lost: as of _lost."""
     n = found["different"]
     far = f"{found['far']} frames with a force error above {uncertainty.FAR:g} times the held-out one"
     out = [
-        share("roc_area", "all", found["roc_area"], min(n["far"], n["near"]), note=far),
+        _area(found, far),
         share("flagged", "all", found["found"], n["far"], 100.0, note=far),
         row("uncertainty_slope", "held out", found["calibration"]["slope"]),
     ]
