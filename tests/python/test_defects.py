@@ -148,6 +148,7 @@ def test_interstitials(monkeypatch):
         assert neighbors(defects.interstitial(whole, "crowdion"), near)[1].min() == pytest.approx(near / 2)
     radii = {("fcc", "octahedral"): 0.5, ("fcc", "tetrahedral"): 0.433, ("bcc", "octahedral"): 0.5}
     radii.update({("bcc", "tetrahedral"): 0.559, ("diamond", "tetrahedral"): 0.433, ("bcc", "hole"): 0.559})
+    radii["diamond", "hexagonal"] = 11**0.5 / 8
     for (lattice, kind), radius in radii.items():
         assert neighbors(defects.interstitial(crystal(lattice), kind), A)[1].min() / A == pytest.approx(
             radius, abs=1e-3

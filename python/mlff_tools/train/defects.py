@@ -23,8 +23,9 @@ PLANES = {
 }
 STACKED = ("fcc", "hcp", "diamond", "zincblende")
 DUMBBELLS = ("100", "110", "111")
-INTERSTITIALS = (*DUMBBELLS, "crowdion", "octahedral", "tetrahedral", "hole")
+INTERSTITIALS = (*DUMBBELLS, "crowdion", "octahedral", "tetrahedral", "hexagonal", "hole")
 WITH_HOLES = {"octahedral": ("fcc", "bcc", "hcp"), "tetrahedral": ("fcc", "bcc", "hcp", "diamond", "zincblende")}
+WITH_HOLES["hexagonal"] = ("diamond", "zincblende")
 SPLIT = 0.8  # of the nearest distance: the least distance at an interstitial or fault, and that in a dumbbell
 CLOSE, PUSHES = 0.01, 500  # A, of that distance; steps
 SHELL = 1.05  # times a distance: one shell of neighbors
@@ -232,7 +233,8 @@ def interstitial(frame, kind, add=None):
     Atoms closer than SPLIT of the nearest distance are pushed apart.
 
     kind: one of INTERSTITIALS. 100, 110, 111: a dumbbell, of an atom and the added one, along a direction of the axes;
-    crowdion: between an atom and its nearest neighbor; octahedral, tetrahedral: in such a hole; hole: the largest."""
+    crowdion: between an atom and its nearest neighbor; octahedral, tetrahedral: in such a hole; hexagonal: in a ring of
+    six atoms of diamond or zincblende; hole: the largest."""
     element = add or frame["elements"][0]
     site = frame["elements"].index(element) if element in frame["elements"] else 0
     vectors, lengths = _around(frame, site)
@@ -246,6 +248,8 @@ def _with_interstitial(frame, kind, element, site, vectors, lengths):
         return with_atom(frame, element, _octahedral(frame, site))
     if kind == "tetrahedral":
         return with_atom(frame, element, _tetrahedral(frame))
+    if kind == "hexagonal":  # the middle of two tetrahedral holes, which is behind the atom, opposite to a bond
+        return with_atom(frame, element, frame["positions"][site] - 1.5 * vectors[0])
     if kind == "crowdion":
         return with_atom(frame, element, frame["positions"][site] + vectors[0] / 2)
     if kind not in DUMBBELLS:
