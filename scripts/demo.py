@@ -69,14 +69,13 @@ class Material:
     seen: str = None  # the element of the radial distribution; None: the only one
 
 
-def crystal(name, element, text, models=("nequix-oam-1-pft", None), **variables):
-    """`models`: names of the teacher and of the student (None: NAME-xs)."""
+def crystal(name, element, text, student, teacher="nequix-oam-1-pft", **variables):
+    """student, teacher: names of models."""
     variables["element"] = element
     elements, sites = tuple(element.split()), "basis 5 2 basis 6 2 basis 7 2 basis 8 2" if "mass2" in variables else ""
     masses = "\n".join(f"mass {k + 1} {variables[key]}" for k, key in enumerate(("mass", "mass2")[: len(elements)]))
     box = CRYSTAL.format(**variables, types=len(elements), sites=sites, masses=masses)
-    teacher, student = models
-    return Material(name, text, "in.crystal_nvt", box, elements, 1.0, teacher, student or f"{name}-xs", variables)
+    return Material(name, text, "in.crystal_nvt", box, elements, 1.0, teacher, student, variables)
 
 
 MATERIALS = {
@@ -92,20 +91,25 @@ MATERIALS = {
         unit=("molecule", 3),
         seen="O",
     ),
-    "Si": crystal("silicon", "Si", "64 atoms of silicon", mass=28.085, lattice="diamond", edge=5.431, copies=2),
+    "Si": crystal(
+        "silicon", "Si", "64 atoms of silicon", "silicon-m", mass=28.085, lattice="diamond", edge=5.431, copies=2
+    ),
     "GaAs": crystal(
         "gallium arsenide",
         "Ga As",
         "64 atoms of gallium arsenide",
-        ("tensornet-matpes-r2scan", "gaas-r2scan-xs"),
+        "gaas-r2scan-xs",
+        "tensornet-matpes-r2scan",
         mass=69.723,
         mass2=74.922,
         lattice="diamond",
         edge=5.653,
         copies=2,
     ),
-    "Al": crystal("aluminium", "Al", "32 atoms of aluminium", mass=26.982, lattice="fcc", edge=4.05, copies=2),
-    "Fe": crystal("iron", "Fe", "54 atoms of bcc iron", mass=55.845, lattice="bcc", edge=2.87, copies=3),
+    "Al": crystal(
+        "aluminium", "Al", "32 atoms of aluminium", "aluminium-xs", mass=26.982, lattice="fcc", edge=4.05, copies=2
+    ),
+    "Fe": crystal("iron", "Fe", "54 atoms of bcc iron", "iron-xs", mass=55.845, lattice="bcc", edge=2.87, copies=3),
 }
 
 

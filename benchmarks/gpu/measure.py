@@ -38,7 +38,7 @@ MAX_COMPARED = 200  # atoms: fp64 on one core takes seconds for this many
 # name: (material, atoms in the order of the rounds, time relative to water-xs)
 MODELS = {
     "water-xs": ("water", (63, 1152, 98304, 943296), 1),
-    "silicon-xs": ("silicon", (64, 4096, 110592), 1),
+    "silicon-m": ("silicon", (64, 4096, 110592), 1),
     "organics-s": ("benzene", (192, 1152, 98304), 4),
     "water-benzene-student": ("water", (63, 1152, 98304), 2),
     "water-benzene-teacher": ("water", (63, 1152, 98304), 6),
@@ -46,12 +46,12 @@ MODELS = {
     "random-orb-v2": ("water", (63, 1152), 100),
     "nequix-oam-1-pft": ("silicon", (64, 4096), 50),
 }
-BATCHED = ("water-xs", "silicon-xs", "organics-s", "random-ani2x", "water-benzene-student")
+BATCHED = ("water-xs", "silicon-m", "organics-s", "random-ani2x", "water-benzene-student")
 # model, atoms, steps, ranks, where lists are made
 STEPS = (
     ("water-xs", 63, 5000, 1, "device"),
     ("water-xs", 1152, 2000, 1, "device"),
-    ("silicon-xs", 64, 5000, 1, "device"),
+    ("silicon-m", 64, 5000, 1, "device"),
     ("organics-s", 1152, 1000, 1, "device"),
     ("water-xs", 98304, 300, 1, "device"),
     ("water-xs", 98304, 300, 2, "device"),

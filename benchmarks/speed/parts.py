@@ -27,7 +27,7 @@ OWN_MODELS = ("water-painn", "water-benzene")
 NEQUIX = "nequix-oam-1-pft"
 # Students of it: lattice, cells along each axis, mass, element; and of ANI-2x.
 CRYSTALS = {
-    "silicon-xs": ("diamond 5.4868", 2, 28.085, "Si"),
+    "silicon-m": ("diamond 5.4868", 2, 28.085, "Si"),
     "aluminium-xs": ("fcc 4.0328", 3, 26.982, "Al"),
     "iron-xs": ("bcc 2.8720", 3, 55.845, "Fe"),
 }

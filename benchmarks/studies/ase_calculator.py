@@ -33,7 +33,7 @@ def water():
 
 def silicon():
     """(model, 216 atoms) of diamond."""
-    return "silicon-xs", ase.build.bulk("Si", cubic=True) * (3, 3, 3)
+    return "silicon-m", ase.build.bulk("Si", cubic=True) * (3, 3, 3)
 
 
 class Pair:

@@ -138,11 +138,11 @@ def demo_of_silicon(tmp_path, *options):
 
 def test_demo_of_a_material(tmp_path):
     """The teacher of silicon, and its student with what its certificate says if models/ has one."""
-    student = os.path.exists(os.path.join(ROOT, "models", "silicon-xs.yaml"))
+    student = os.path.exists(os.path.join(ROOT, "models", "silicon-m.yaml"))
     output, n_reports = demo_of_silicon(tmp_path)
     assert re.search(r"ms per step +[0-9.]+", output) and n_reports == (2 if student else 1), output
-    certified = r"  certificate of silicon-xs: (PASS|FAIL|UNDECIDED): \d+ of \d+ bars met.* \(kind: semiconductor\) \("
-    assert re.search(certified if student else "does not hold the student silicon-xs", output), output
+    certified = r"  certificate of silicon-m: (PASS|FAIL|UNDECIDED): \d+ of \d+ bars met.* \(kind: semiconductor\) \("
+    assert re.search(certified if student else "does not hold the student silicon-m", output), output
     assert ("forces    RMSE" in output) == student, output
 
 
@@ -166,10 +166,10 @@ def test_demo_of_what_is_there(tmp_path, monkeypatch, capsys):
 
     monkeypatch.setattr(demo, "MODELS", str(tmp_path))
     chosen = argparse.Namespace(teacher=None, student=None, of=demo.MATERIALS["Si"])
-    with pytest.raises(demo.DemoError, match="holds neither nequix-oam-1-pft .* nor silicon-xs"):
+    with pytest.raises(demo.DemoError, match="holds neither nequix-oam-1-pft .* nor silicon-m"):
         demo.choose_models(chosen)
     head = {"weights": {"sha256": "1"}, "architecture": "painn", "painn": {}, "elements": ["Si"]}
-    model = tmp_path / "silicon-xs.yaml"
+    model = tmp_path / "silicon-m.yaml"
     model.write_text(yaml.safe_dump(head), encoding="utf-8")
     demo.choose_models(chosen)
     assert (chosen.teacher, chosen.student) == (None, str(model))
@@ -177,8 +177,8 @@ def test_demo_of_what_is_there(tmp_path, monkeypatch, capsys):
     (tmp_path / "certificates").mkdir()
     says = {"model": {"sha256": demo.network_digest(head)}, "verdict_text": "PASS: 2 of 2 bars met", "context": {}}
     says["context"]["date"] = "2026-11-23"
-    (tmp_path / "certificates" / "silicon-xs.json").write_text(json.dumps(says), encoding="utf-8")
-    assert "silicon-xs: PASS: 2 of 2 bars met (2026-11-23" in demo.certificate(str(model))
+    (tmp_path / "certificates" / "silicon-m.json").write_text(json.dumps(says), encoding="utf-8")
+    assert "silicon-m: PASS: 2 of 2 bars met (2026-11-23" in demo.certificate(str(model))
     model.write_text(yaml.safe_dump({**head, "elements": ["Ge"]}), encoding="utf-8")
     assert "certificate of another network" in demo.certificate(str(model))
 

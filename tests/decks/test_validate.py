@@ -15,7 +15,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 PLUGIN = os.environ.get("MLFF_PLUGIN", os.path.join(ROOT, "build", "mlffplugin.so"))
 DECKS = os.path.join(ROOT, "benchmarks", "decks")
 STUDENT, WATER, SILICON = (
-    os.path.join(ROOT, "models", f"{name}.yaml") for name in ("water-benzene-student", "water-xs", "silicon-xs")
+    os.path.join(ROOT, "models", f"{name}.yaml") for name in ("water-benzene-student", "water-xs", "silicon-m")
 )
 
 
@@ -177,8 +177,8 @@ def test_fixed_modes():
     [
         (["none.yaml"], "there is not a model file none.yaml"),
         ([STUDENT, "none.xyz"], "there is no structure none.xyz"),
-        ([SILICON, os.path.join(DECKS, "data.water21")], "data.water21 has O, H, which silicon-xs.yaml does not know"),
-        ([SILICON], "benzene has C, H, which silicon-xs.yaml does not know: its elements are Si. Give a model"),
+        ([SILICON, os.path.join(DECKS, "data.water21")], "data.water21 has O, H, which silicon-m.yaml does not know"),
+        ([SILICON], "benzene has C, H, which silicon-m.yaml does not know: its elements are Si. Give a model"),
         (["direct.yaml"], "(architecture orb) has forces of its own, not the gradient of its energy"),
         ([WATER, "waters.xyz", "--open"], "--open is for data files of LAMMPS"),
         ([WATER, "one.xyz"], "one atom has no energy to exchange"),

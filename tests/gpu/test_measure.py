@@ -19,7 +19,7 @@ sys.path.insert(0, GPU)
 import measure  # noqa: E402
 
 MLFF, PLUGIN = os.path.abspath(os.environ.get("MLFF", "mlff")), os.environ["MLFF_PLUGIN"]
-STUDENTS = ("water-xs", "silicon-xs", "organics-s")
+STUDENTS = ("water-xs", "silicon-m", "organics-s")
 SYSTEM = r"linux-vdso|ld-linux|lib(c|m|dl|pthread|rt|gcc_s|stdc\+\+|z)\.so"
 FAKE = """#!/bin/sh
 if [ "$1" = check ]; then echo '{{"cpu": "a processor", "devices": [{{"name": "a GPU"}}]}}' >"$3"; exit; fi
@@ -84,7 +84,7 @@ def link_build(tmp_path_factory):
 
 @pytest.mark.parametrize(
     "models",
-    (("water-xs", "silicon-xs", "random-ani2x"), pytest.param((*STUDENTS, "random-orb-v2"), marks=nightly.only)),
+    (("water-xs", "silicon-m", "random-ani2x"), pytest.param((*STUDENTS, "random-orb-v2"), marks=nightly.only)),
 )
 def test_times(build, tmp_path, models):
     """Evaluations are compared with the CPU and timed, batches and small systems with and without CUDA graph; LAMMPS
@@ -101,7 +101,7 @@ def test_times(build, tmp_path, models):
         assert row["median_ms"] > 0 and (row["n_kernels"] > 0) == (row["replay"] == "yes"), row
         assert row["replicas"] > 1 or row["force_difference"] < 1e-3, row
     steps = [row for row in found["rows"] if "steps" in row]
-    assert {row["model"] for row in steps} == {"water-xs", "silicon-xs"}
+    assert {row["model"] for row in steps} == {"water-xs", "silicon-m"}
     assert all(row["mean_ms"] > 0 and row["device"].startswith("cuda") for row in steps)
     text = (tmp_path / "times.txt").read_text(encoding="utf-8")
     assert text.startswith("times: complete") and len(text.splitlines()) == len(found["rows"]) + 2
@@ -134,7 +134,7 @@ def test_pack(build, tmp_path):
 def test_wrong_forces_are_not_timed(fake, tmp_path):
     """A network that disagrees with the CPU in a precision is timed at no size in it; its other rows are."""
     build = fake('case "$*" in *mixed*) echo "too far from fp64 on the CPU"; exit 1 ;; esac')
-    code, found, output = finish(start("times", build, tmp_path, "--models", "silicon-xs"), tmp_path, "times")
+    code, found, output = finish(start("times", build, tmp_path, "--models", "silicon-m"), tmp_path, "times")
     mixed = [row for row in found["rows"] if row.get("precision") == "mixed"]
     assert code == 1 and len(mixed) == 3 and not any("median_ms" in row for row in mixed), output
     assert "too far" in mixed[0]["failed"] and all("not timed" in row["failed"] for row in mixed[1:])

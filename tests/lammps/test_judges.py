@@ -55,7 +55,7 @@ def dynamics(name, system, model, folder, dt, steps, fixes, velocity, every=1):
     return np.array(rows), frames[0][:, 2:], frames[-1][:, 2:]
 
 
-@pytest.mark.parametrize("make, model, dt", [(water, "water-xs.yaml", 0.0005), (silicon, "silicon-xs.yaml", 0.001)])
+@pytest.mark.parametrize("make, model, dt", [(water, "water-xs.yaml", 0.0005), (silicon, "silicon-m.yaml", 0.001)])
 def test_same_trajectory_as_ase(tmp_path, make, model, dt):
     """100 steps of velocity Verlet by LAMMPS and by ASE, whose lists, forces and integrator are other code: the same
     positions, velocities and energies. Rounding grows from 1e-16 by a factor of less than 1e4 in so few steps."""
@@ -108,7 +108,7 @@ def test_order_of_the_integrator(judge, tmp_path):
     runs = []
     for dt in (4.0, 2.8, 2.0, 1.4, 1.0):
         steps = round(2000 / dt)
-        rows, _, _ = dynamics("t", system, "silicon-xs.yaml", tmp_path, dt * 1e-3, steps, "fix 1 all nve", start)
+        rows, _, _ = dynamics("t", system, "silicon-m.yaml", tmp_path, dt * 1e-3, steps, "fix 1 all nve", start)
         runs.append(simulation(judge, dt * 1e-3, 300, rows, system))
     assert judge.integrator.convergence(runs) < 0.1
     wrong = np.resize(runs[-2].observables.constant_of_motion, len(rows))  # as of the time step before
@@ -123,7 +123,7 @@ def test_energies_at_constant_temperature(judge, tmp_path):
     for kelvin in (300, 360):
         start = f"velocity all create {2 * kelvin} 7 loop geom\nvelocity all zero linear"
         fixes = f"fix 1 all nve\nfix 2 all temp/csvr {kelvin} {kelvin} 0.01 {kelvin}"
-        rows, _, _ = dynamics("t", system, "silicon-xs.yaml", tmp_path, 0.001, 12000, fixes, start, 10)
+        rows, _, _ = dynamics("t", system, "silicon-m.yaml", tmp_path, 0.001, 12000, fixes, start, 10)
         found[kelvin] = rows[100:]
     runs = {kelvin: simulation(judge, 0.01, kelvin, rows, system) for kelvin, rows in found.items()}
     for kelvin, run in runs.items():

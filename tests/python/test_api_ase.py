@@ -28,8 +28,8 @@ THREE = "xx yy zz yz xz xy".split()
 
 
 def certificate(quantity):
-    """Values of silicon-xs by group."""
-    with open(os.path.join(helpers.ROOT, "models", "certificates", "silicon-xs.json"), encoding="utf-8") as f:
+    """Values of silicon-m by group."""
+    with open(os.path.join(helpers.ROOT, "models", "certificates", "silicon-m.json"), encoding="utf-8") as f:
         rows = [bar["row"] for bar in json.load(f)["bars"] if bar["quantity"] == quantity]
     return {row["group"]: row["value"] for row in rows}
 
@@ -40,8 +40,8 @@ def water_box(n=8, density=0.95, seed=3):
 
 
 def silicon(**options):
-    atoms = bulk("Si", "diamond", a=certificate("lattice_constant")["Si diamond a"], cubic=True)
-    atoms.calc = mlff.ase.MLFF("silicon-xs", precision="fp64", **options)
+    atoms = bulk("Si", "diamond", a=certificate("lattice_constant")["Si a"], cubic=True)
+    atoms.calc = mlff.ase.MLFF("silicon-m", precision="fp64", **options)
     return atoms
 
 
@@ -166,15 +166,15 @@ def test_elastic_constants():
             stresses.append(atoms.get_stress())
         found[name] = (stresses[0] - stresses[1]) / (2 * volume_strain) / units.GPa
     for group, value in (("C11", found["1"][0]), ("C12", found["1"][1]), ("C44", found["4"][3])):
-        helpers.assert_near(value, wanted[f"Si diamond {group}"], 0.003 * value, group)
+        helpers.assert_near(value, wanted[f"Si {group}"], 0.003 * value, group)
 
 
 def test_dynamics_conserves_energy():
     """NVE at 600 K in fp32: lists are kept, and the energy has no drift that could be seen."""
     atoms = silicon()
-    atoms.calc = mlff.ase.MLFF("silicon-xs")
+    atoms.calc = mlff.ase.MLFF("silicon-m")
     atoms *= (2, 2, 2)
-    atoms.calc = mlff.ase.MLFF("silicon-xs")
+    atoms.calc = mlff.ase.MLFF("silicon-m")
     rng = np.random.default_rng(7)
     MaxwellBoltzmannDistribution(atoms, temperature_K=600, rng=rng)
     Stationary(atoms)
@@ -257,8 +257,8 @@ def test_committee():
     ):
         with pytest.raises(mlff.Error, match=why):
             mlff.ase.MLFF(wrong)
-    atoms.calc = mlff.ase.MLFF(["water-xs", "silicon-xs"])
-    with pytest.raises(mlff.Error, match="silicon-xs does not know element"):
+    atoms.calc = mlff.ase.MLFF(["water-xs", "silicon-m"])
+    with pytest.raises(mlff.Error, match="silicon-m does not know element"):
         atoms.calc.get_property("forces_spread", atoms)
 
 

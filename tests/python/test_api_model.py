@@ -263,9 +263,9 @@ def test_values_that_would_be_read_in_another_way(change, what):
 
 def test_names(monkeypatch, tmp_path):
     """Current folder first, then $MLFF_MODELS, then shipped ones; unknown names say which there are."""
-    assert {"water-xs", "silicon-xs", "nequix-oam-1-pft"} <= set(mlff.model_names())
+    assert {"water-xs", "silicon-m", "nequix-oam-1-pft"} <= set(mlff.model_names())
     assert "targets" not in mlff.model_names()
-    with pytest.raises(mlff.Error, match="no model watre; there are: .*silicon-xs.*water-xs"):
+    with pytest.raises(mlff.Error, match="no model watre; there are: .*silicon-m.*water-xs"):
         mlff.Model("watre")
     with pytest.raises(mlff.Error, match="there is not a model file none/water-xs"):
         mlff.Model("none/water-xs")

@@ -117,7 +117,7 @@ certify config.yaml config.yaml || config.yaml: is not a model file: format is N
 certify --page nowhere.json || nowhere.json: No such file or directory
 certify --page water.xyz || water.xyz: not valid JSON: Extra data
 certify --page water_xs_profile.json || water_xs_profile.json: is not a certificate: format is None,
-certify silicon-xs --labels labelled.xyz -o page.html || the model does not know O, but Si
+certify silicon-m --labels labelled.xyz -o page.html || the model does not know O, but Si
 
 convert dimenet x -o out || ani|fennol|painn|orb|nequip|mace|tensornet: invalid choice: 'dimenet' (choose
 convert ani nowhere.yaml -o out || nowhere.yaml: no such file

@@ -13,7 +13,6 @@ import kills
 import numpy as np
 import pytest
 import yaml
-from nightly import only
 
 from mlff_tools.certify import command, job, lifetime, rows, runner
 from mlff_tools.certify.systems import System, repeated
@@ -247,11 +246,13 @@ def test_a_judge_ends_a_run(tmp_path, monkeypatch):
 
 @runs
 def test_a_model_that_explodes(tmp_path, monkeypatch):
-    """silicon-xs at twice its highest temperature: failures with their frames, after each another run, FAIL."""
+    """Silicon at 3000 K with a time step of 12 fs: failures with their frames, after each another run, FAIL."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(lifetime, "LEAST", 64)
     monkeypatch.setattr(lifetime, "MOST", 3)
-    found, verdict = certify("silicon-xs.yaml", [*recipe(tmp_path, SILICON, 3000, lifetime=3e4), "--jobs", "2"])
+    found, verdict = certify(
+        "silicon-m.yaml", [*recipe(tmp_path, SILICON, 3000, lifetime=3e4, timestep=12), "--jobs", "2"]
+    )
     assert verdict == "FAIL" and list(found) == ["all", "X 3000 K", "X 3000 K dense", "X 3000 K stretched"]
     r = found["X 3000 K"]
     assert r["failures"] == 3 and r["high"] < 3e5 and "3 failures in" in r["note"] and "[mlff-41]" not in r["note"]
@@ -261,13 +262,13 @@ def test_a_model_that_explodes(tmp_path, monkeypatch):
     assert len(seeds) == 3
     for k in (1, 2, 3):  # the frames before the failure
         frames = {**runner._frames(f"{place}/run-{k}/warm.0"), **runner._frames(f"{place}/run-{k}/frames.0")}
-        assert len(frames) >= 5 and set(np.diff(sorted(frames))) == {lifetime.EVERY}
+        assert len(frames) > 2 and set(np.diff(sorted(frames))) == {lifetime.EVERY}
 
 
 @runs
 def test_a_model_that_lives(tmp_path, monkeypatch):
-    """aluminium-xs at 300 K has no failure; a third of its atom-picoseconds is the value. Killed, it continues, and it is
-    the same with any number of runs at a time."""
+    """aluminium-xs at 300 K has no failure; a third of its atom-picoseconds is the value. Killed, it continues: the
+    same with any number of runs at a time."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(lifetime, "LEAST", 32)
     words = recipe(tmp_path, ALUMINIUM, 301, lifetime=300.0, scale=0.1)
@@ -287,12 +288,3 @@ def test_a_model_that_lives(tmp_path, monkeypatch):
             assert kills.kill_when(process.pid, seen, 0.01) == kills.KILLED
     again, _ = certify("aluminium-xs.yaml", [*words, "--work", "k", "--jobs", "4"])
     assert again == found
-
-
-@only
-@runs
-def test_silicon_at_the_top_of_its_domain(tmp_path, monkeypatch):
-    """silicon-xs with 216 atoms at 1500 K, whose runs end after 0.4 to 13 ps, misses the bar."""
-    monkeypatch.chdir(tmp_path)
-    found, verdict = certify("silicon-xs.yaml", recipe(tmp_path, SILICON, 1500, lifetime=1e5, minutes=3))
-    assert verdict == "FAIL" and found["X 1500 K"]["failures"] > 0 and found["X 1500 K"]["high"] < 1e5

@@ -85,23 +85,23 @@ def test_models_have_names(tmp_path):
     assert mlff("info", "water-xs") == mlff("info", os.path.join(shipped, "water-xs.yaml"))
     assert find_model("water-xs") == os.path.join(shipped, "water-xs.yaml")
     os.symlink(
-        os.path.join(shipped, "silicon-xs.safetensors"), tmp_path / "silicon-xs.safetensors"
+        os.path.join(shipped, "silicon-m.safetensors"), tmp_path / "silicon-m.safetensors"
     )  # the name in its header
     for suffix in (".yaml", ".safetensors"):
-        os.symlink(os.path.join(shipped, "silicon-xs" + suffix), tmp_path / ("water-xs" + suffix))
-        os.symlink(os.path.join(shipped, "silicon-xs" + suffix), tmp_path / ("mine" + suffix))
+        os.symlink(os.path.join(shipped, "silicon-m" + suffix), tmp_path / ("water-xs" + suffix))
+        os.symlink(os.path.join(shipped, "silicon-m" + suffix), tmp_path / ("mine" + suffix))
     known = {"MLFF_MODELS": f"/nowhere:{tmp_path}"}
     assert "silicon" in mlff("info", "water-xs", **known) and "silicon" in mlff("info", "mine", **known)
     table = {line.split()[0]: line.split()[-1] for line in mlff("info", **known).splitlines()[1:]}
     assert table["mine"] == str(tmp_path / "mine.yaml") and table["water-xs"] == str(tmp_path / "water-xs.yaml")
-    assert table["silicon-xs"] == os.path.join(shipped, "silicon-xs.yaml")
+    assert table["silicon-m"] == os.path.join(shipped, "silicon-m.yaml")
     many = {"MLFF_MODELS": ":".join(f"/nowhere/{k}" for k in range(500)) + f":{shipped}:{shipped}"}
     assert "liquid water" in mlff("info", "water-xs", **many)
     names = mlff("info", "--names", **many).split()
     assert "water-xs" in names and len(names) == len(set(names))
     for text in (mlff("info", "silicon-sx", status=1), mlff("time", "silicon-sx", "none.xyz", status=1)):
-        assert "there is no model 'silicon-sx'" in text and text.endswith("did you mean 'silicon-xs'?\n")
-    with pytest.raises(ModelError, match="no model silicon-sx; there are: .*silicon-xs"):
+        assert "there is no model 'silicon-sx'" in text and text.endswith("did you mean 'silicon-m'?\n")
+    with pytest.raises(ModelError, match="no model silicon-sx; there are: .*silicon-m"):
         find_model("silicon-sx")
     assert "cannot be opened" in mlff("info", "silicon-sx.yaml", status=1)
 
@@ -115,10 +115,10 @@ def test_a_folder_is_no_model(tmp_path):
 
 def test_certificates_of_named_models_are_written_here(tmp_path):
     shipped = set(os.listdir(os.path.join(ROOT, "models")))
-    recipe = os.path.join(ROOT, "models", "recipes", "silicon-xs.yaml")
-    words = [MLFF, "certify", "silicon-xs", recipe, "--measure", "crystals", "--quick"]
+    recipe = os.path.join(ROOT, "models", "recipes", "silicon-m.yaml")
+    words = [MLFF, "certify", "silicon-m", recipe, "--measure", "crystals", "--quick"]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert (tmp_path / "silicon-xs-certificate.html").exists(), done.stderr
+    assert (tmp_path / "silicon-m-certificate.html").exists(), done.stderr
     assert set(os.listdir(os.path.join(ROOT, "models"))) == shipped
 
 
@@ -126,8 +126,8 @@ def test_certificates_of_named_models_are_written_here(tmp_path):
     "typed, offered",
     [
         ("mlff di", "distill"),
-        ("mlff info silicon", "silicon-xs"),
-        ("mlff certify silicon", "silicon-xs"),
+        ("mlff info silicon", "silicon-m"),
+        ("mlff certify silicon", "silicon-m"),
         ("mlff time water-xs x.xyz --ca", "--calls"),
         ("mlff distill --dry", "--dry-run"),
         ("mlff show repo", ""),

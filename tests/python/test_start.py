@@ -267,8 +267,8 @@ def test_teachers():
     section, why = pick(None, {"H", "C", "O"}, "liquid", ["ethanol"])
     assert section == {"mlff": "nequix-oam-1-pft"} and "not made for this kind" in why
     assert pick("ase.calculators.emt:EMT", {"Cu"}, "metal")[0] == {"ase": {"calculator": "ase.calculators.emt:EMT"}}
-    with pytest.raises(ModelError, match="--teacher silicon-xs: does not know Cu; give another"):
-        pick("silicon-xs", {"Cu"}, "metal")
+    with pytest.raises(ModelError, match="--teacher silicon-m: does not know Cu; give another"):
+        pick("silicon-m", {"Cu"}, "metal")
     with pytest.raises(ModelError, match="no teacher at hand knows Po: give --teacher"):
         pick(None, {"Po"}, "metal")
     with pytest.raises(ModelError, match="no model copper"):

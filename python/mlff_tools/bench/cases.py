@@ -35,7 +35,7 @@ ROLES = {
     "student": {
         "water": "water-xs",
         "benzene_gas": "water-benzene-student",
-        "silicon": "silicon-xs",
+        "silicon": "silicon-m",
         "gaas": "gaas-r2scan-xs",
         "aluminium": "aluminium-xs",
         "iron": "iron-xs",
