@@ -4,8 +4,10 @@ import glob
 import json
 import math
 import os
+import signal
 import subprocess
 import sys
+import time
 import types
 
 import helpers
@@ -288,3 +290,60 @@ def test_a_model_that_lives(tmp_path, monkeypatch):
             assert kills.kill_when(process.pid, seen, 0.01) == kills.KILLED
     again, _ = certify("aluminium-xs.yaml", [*words, "--work", "k", "--jobs", "4"])
     assert again == found
+
+
+class Run:
+    """A run of `ps` that ended so after `seconds` of a core."""
+
+    def __init__(self, ps, ended, seconds):
+        self.ps, self.ended, self.seconds, self.timestep_ps = ps, ended, seconds, 1e-3
+
+
+def test_runs_at_the_same_time_in_too_little_time(tmp_path, monkeypatch):
+    """Each run has the same time, all that ran count, and a failure is found with any number of runs at a time."""
+    frame = lattices.crystal(**ALUMINIUM)
+    corner = lifetime.Corner("X", System("X", "crystal", frame, 300, 1.0), {})
+
+    def run(lmp, potential, frame, p, place, share, judge, stop):
+        k, ps = int(place[-1]), min(50.0, share)  # a second for a ps
+        return Run(10.0, "it fell", 10.0) if k == 4 else Run(ps, "end" if ps == 50 else "time", ps)
+
+    monkeypatch.setattr(lifetime.runner, "run", run)
+    model = types.SimpleNamespace(potential=lambda elements: None, identity={"runs": "x"})
+    work_of = types.SimpleNamespace(place=lambda name, inputs: str(tmp_path))
+    found = {}
+    for jobs in (1, 2, 3, 4, 8):
+        one = types.SimpleNamespace(
+            model=model,
+            head={},
+            work=work_of,
+            lmp="lmp",
+            jobs=jobs,
+            seconds=lambda: 100.0,
+            protocol=lambda *_, **__: {"seed": 1},
+        )
+        runs_of = lifetime.lives(one, corner, 200000)
+        found[jobs] = [(round(r.ps), r.ended) for r in runs_of]
+        assert (10, "it fell") in found[jobs] and sum(r.seconds for r in runs_of) <= 101, found
+    assert found[1][:4] == found[2][:4] == found[4][:4] == found[8][:4] == [(25, "time")] * 3 + [(10, "it fell")]
+
+
+@runs
+@pytest.mark.parametrize("jobs", ["1", "3"])
+def test_a_signal_to_the_process_alone(jobs, tmp_path, monkeypatch):
+    """SIGTERM, as from a batch system, ends it and its runs at once, and the same command continues."""
+    monkeypatch.chdir(tmp_path)
+    words = [*recipe(tmp_path, ALUMINIUM, 301, lifetime=1e6), "--work", "k", "--jobs", jobs]
+    given = [os.path.join(MODELS, "aluminium-xs.yaml"), *words]
+    script = f"import sys\nfrom mlff_tools.certify import command\nsys.exit(command.main({given!r}))"
+    env = {**os.environ, "PYTHONPATH": os.path.join(helpers.ROOT, "python")}
+    with subprocess.Popen(
+        [sys.executable, "-c", script], env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    ) as process:
+        deadline = time.monotonic() + 60
+        while not glob.glob("k/model-lifetime-X_301_K-*/run-1/log.0") and time.monotonic() < deadline:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGTERM)
+        _, said = process.communicate(timeout=20)
+    assert process.returncode == 2 and said.rstrip().endswith("stopped; run the same command to continue (SIGTERM)")
+    assert not glob.glob("k/model-lifetime-X_301_K-*/run-*/segments.json")

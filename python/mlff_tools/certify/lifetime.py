@@ -7,6 +7,7 @@ import concurrent.futures
 import itertools
 import math
 import os
+import threading
 import typing
 
 import numpy as np
@@ -205,6 +206,7 @@ def lives(job, corner, steps, what="lifetime"):
     inputs = [job.model.identity["runs"], corner.system.inputs, corner.given, steps]
     p = job.protocol(corner.system, **corner.given, every=EVERY, dump=EVERY, segments=SEGMENTS, dump_warm=True)
     place = job.work.place(f"model-{word(what)}-{word(corner.group)}", [*inputs, p])
+    stop = threading.Event()
 
     def one(k, planned, share):
         folder = os.path.join(place, f"run-{k + 1}")
@@ -212,22 +214,35 @@ def lives(job, corner, steps, what="lifetime"):
             return None
         os.makedirs(folder, exist_ok=True)
         mine = {**p, "steps": planned, "seed": p["seed"] + 1000 * (k + 1)}
-        return runner.run(job.lmp, potential, corner.system.frame, mine, folder, max(0.0, share), judge)
+        return runner.run(job.lmp, potential, corner.system.frame, mine, folder, max(0.0, share), judge, stop)
 
-    with concurrent.futures.ThreadPoolExecutor(job.jobs) as pool:
-        while left >= SHORTEST and (more := MOST - sum(failed(run) for run in out)) > 0:
-            k, planned = len(out), min(each, left)
-            at_once = max(1, min(job.jobs, SEEDS - k, left // each, more))
-            used = [steps - left + (n + 1) * planned for n in range(at_once)]
-            shares = [job.seconds() * share / steps - spent for share in used]
-            found = list(pool.map(one, range(k, k + at_once), [planned] * at_once, shares))
-            if found[0] is None:
-                break
-            for run in filter(None, found):
-                out.append(run)
-                spent += run.seconds
-                left -= round(run.ps / run.timestep_ps) if failed(run) else planned
+    while left >= SHORTEST and (more := MOST - sum(failed(run) for run in out)) > 0:
+        k, planned = len(out), min(each, left)
+        at_once = max(1, min(job.jobs, SEEDS - k, left // each, more))
+        share = (job.seconds() * (steps - left + at_once * planned) / steps - spent) / at_once
+        found = _together([(one, n, planned, share) for n in range(k, k + at_once)], stop)
+        if None in found:
+            found = found[: found.index(None)]
+            left = 0  # there is no time left
+        for run in found:
+            out.append(run)
+            spent += run.seconds
+            left -= round(run.ps / run.timestep_ps) if failed(run) else planned
     return out
+
+
+def _together(calls, stop):
+    """What the calls (function, arguments) return, each in a thread of its own. The first error, or a signal to this
+    process, sets `stop` and is raised."""
+    with concurrent.futures.ThreadPoolExecutor(len(calls)) as pool:
+        try:
+            futures = [pool.submit(*call) for call in calls]
+            concurrent.futures.wait(futures, return_when=concurrent.futures.FIRST_EXCEPTION)
+            wrong = [f for f in futures if f.done() and f.exception()]
+            return [f.result() for f in wrong or futures]
+        except BaseException:
+            stop.set()
+            raise
 
 
 def steps_of(job, corner, n_corners):

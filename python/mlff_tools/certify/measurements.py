@@ -19,6 +19,7 @@ from . import (
     faults,
     lifetime,
     liquids,
+    novel,
     own_runs,
     polymorphs,
     seeds,
@@ -177,6 +178,7 @@ ALL = {
         "Of held-out frames, of structures unlike those of the training, labelled by the teacher, and of own runs.",
         detection.measure,
         (*LENGTHS, "lifetime", "hot", "measure"),
+        lambda _: ["area_limits", novel.COPIES],  # what changed since the first certificates
     ),
     "size": Measurement(
         "Size",

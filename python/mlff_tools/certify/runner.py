@@ -5,6 +5,7 @@ kept, and a run that the time given has cut off goes on when more is given. All 
 g/mol, whatever the units of the potential are.
 """
 
+import contextlib
 import json
 import os
 import re
@@ -28,6 +29,7 @@ COLUMNS = "step temp pe ke etotal press vol".split()
 UNITS = {"metal": (1.0, 1.0, 1.0), "real": (1e-3, 1 / 23.060549, 1.01325)}
 BEGIN = "mlff-certify-begin"
 NO_ANSWER = "LAMMPS did not answer"
+POLL = 0.2  # s between looks whether to stop
 
 
 class Potential:
@@ -237,27 +239,40 @@ def ends(p):
     return [p["steps"] * (k + 1) // n for k in range(n)]
 
 
-def _segment(lmp, potential, p, place, k, first, last, deadline):
+def _output(words, options, seconds, stop):
+    """(exit status, text) of a program, None where it takes longer. LammpsError once `stop`, an event of another thread
+    or None, is set."""
+    end = time.monotonic() + seconds
+    with subprocess.Popen(words, **options) as process:
+        try:
+            while True:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    text, _ = process.communicate(timeout=max(POLL, end - time.monotonic()) if stop is None else POLL)
+                    return process.returncode, text
+                if stop is not None and stop.is_set():
+                    raise LammpsError("stopped: run the same command to continue")
+                if time.monotonic() > end:
+                    return None
+        finally:
+            process.kill()
+
+
+def _segment(lmp, potential, p, place, k, first, last, deadline, stop):
     """Runs segment k; how it ended: end, time, or the error of LAMMPS. LammpsError where something killed LAMMPS."""
     write_input(
         os.path.join(place, f"in.{k}"), _script(potential, p, k, first, last, max(1.0, deadline - time.monotonic()))
     )
     words = [lmp, "-in", f"in.{k}", "-log", f"log.{k}", "-screen", "none", "-nocite"]
-    try:
-        done = subprocess.run(
-            words,
-            timeout=max(30.0, deadline + 120 - time.monotonic()),
-            check=False,
-            **lammps.process_options(lmp, place),
-        )
-    except subprocess.TimeoutExpired:
+    found = _output(words, lammps.process_options(lmp, place), max(30.0, deadline + 120 - time.monotonic()), stop)
+    if found is None:
         return NO_ANSWER
+    status, said = found
     text = _read(os.path.join(place, f"log.{k}"))
-    if -done.returncode in (signal.SIGINT, signal.SIGKILL, signal.SIGTERM):
-        raise LammpsError(f"{signal.Signals(-done.returncode).name} ended LAMMPS: run the same command to continue")
-    if done.returncode:
-        errors = [e for e in lammps.errors_in(text) if "units" not in e.split()] or lammps.errors_in(done.stdout)
-        return (errors or [f"LAMMPS ended with status {done.returncode}"])[0]
+    if -status in (signal.SIGINT, signal.SIGKILL, signal.SIGTERM):
+        raise LammpsError(f"{signal.Signals(-status).name} ended LAMMPS: run the same command to continue")
+    if status:
+        errors = [e for e in lammps.errors_in(text) if "units" not in e.split()] or lammps.errors_in(said)
+        return (errors or [f"LAMMPS ended with status {status}"])[0]
     rows = _rows(os.path.join(place, f"log.{k}"), potential)
     return "end" if len(rows) and rows[-1, 0] == last else "time"
 
@@ -286,9 +301,9 @@ def _judged(judge, potential, place, k, ended):
     return {"ended": found[1], "step": int(step)} if found else {"ended": ended}
 
 
-def run(lmp, potential, frame, p, place, seconds, judge=None):
+def run(lmp, potential, frame, p, place, seconds, judge=None, stop=None):
     """The trajectory of protocol p from a frame, as far as it goes in so many seconds; kept in the folder `place`. It
-    ends where the judge says that it failed."""
+    ends where the judge says that it failed. stop: an event that another thread sets to end it with LammpsError."""
     place, p = os.path.abspath(place), {**p, "boundary": "f f f" if frame["cell"] is None else "p p p"}
     write_input(os.path.join(place, "start.data"), lammps_data.data_text(frame, potential.types, potential.style))
     state = os.path.join(place, "segments.json")
@@ -303,7 +318,7 @@ def run(lmp, potential, frame, p, place, seconds, judge=None):
         now, k = time.monotonic(), len(done)
         if now > deadline or (done and done[-1]["ended"] not in ("end", "time")):
             break
-        found = {"ended": _segment(lmp, potential, p, place, k, not begun, last, deadline)}
+        found = {"ended": _segment(lmp, potential, p, place, k, not begun, last, deadline, stop)}
         if judge:
             found = _judged(judge, potential, place, k, found["ended"])
         done.append({**found, "seconds": time.monotonic() - now})
