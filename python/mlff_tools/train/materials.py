@@ -158,7 +158,7 @@ def _constants(lattice, volume):
 
 
 def lattice_of(frame):
-    """(lattice, elements, constant) of a crystal that is one of lattices.LATTICES at rest, or None."""
+    """(lattice, elements, constant) of a crystal that is one of SHELLS at rest, or None."""
     numbers = counts(frame)
     if len(set(numbers.values())) > 1 or frame["cell"] is None:
         return None
