@@ -109,7 +109,7 @@ MATERIALS = {
     "Al": crystal(
         "aluminium", "Al", "32 atoms of aluminium", "aluminium-xs", mass=26.982, lattice="fcc", edge=4.05, copies=2
     ),
-    "Fe": crystal("iron", "Fe", "54 atoms of bcc iron", "iron-xs", mass=55.845, lattice="bcc", edge=2.87, copies=3),
+    "Fe": crystal("iron", "Fe", "54 atoms of bcc iron", "iron-m", mass=55.845, lattice="bcc", edge=2.87, copies=3),
 }
 
 

@@ -29,7 +29,7 @@ NEQUIX = "nequix-oam-1-pft"
 CRYSTALS = {
     "silicon-m": ("diamond 5.4868", 2, 28.085, "Si"),
     "aluminium-xs": ("fcc 4.0328", 3, 26.982, "Al"),
-    "iron-xs": ("bcc 2.8720", 3, 55.845, "Fe"),
+    "iron-m": ("bcc 2.8720", 3, 55.845, "Fe"),
 }
 LIQUIDS = ("water-xs", "water-s", "water-benzene-student")
 # Largest differences between another program and LAMMPS, both in single precision: eV/atom, and share of the largest

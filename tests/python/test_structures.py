@@ -292,13 +292,13 @@ ITEMS = """structures:
 
 def test_copies_that_are_held_out(tmp_path):
     """Another vacancy of the same crystal is a copy: the held-out one is left out, its disturbed copies are not. The
-    recipe of iron has one."""
+    recipe of iron has none."""
     modelfile.write(str(tmp_path / "m"), *helpers.painn(elements=("H", "C", "O", "Al")))
     vacancy = "  - vacancy: {lattice: fcc, elements: [Al], constant: 4.05, supercell: [2, 2, 2]}\n    seed: "
     items = f"structures:\n{vacancy}1\n{vacancy}2\n    rattle: 0.1\n    copies: 3\n    split: test\n"
     frames = generate.generate(*read(tmp_path, items + TEACHER), str(tmp_path / "work"))
     assert [extxyz.tag(f, "split") for f in frames] == ["train", "test", "test", "test"]
-    recipe = os.path.join(helpers.ROOT, "models", "recipes", "iron-xs.yaml")
+    recipe = os.path.join(helpers.ROOT, "models", "recipes", "iron-m.yaml")
     found, items, teacher = recipe_structures.read(recipe)
     built = generate._built(generate._items(found, items, teacher, generate.Programs()))
     copies.check_splits([f for one in built for f in one])

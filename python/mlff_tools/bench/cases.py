@@ -38,7 +38,7 @@ ROLES = {
         "silicon": "silicon-m",
         "gaas": "gaas-r2scan-xs",
         "aluminium": "aluminium-xs",
-        "iron": "iron-xs",
+        "iron": "iron-m",
     },
 }
 # what a model runs that knows all their elements
