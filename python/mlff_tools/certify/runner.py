@@ -29,7 +29,7 @@ COLUMNS = "step temp pe ke etotal press vol".split()
 UNITS = {"metal": (1.0, 1.0, 1.0), "real": (1e-3, 1 / 23.060549, 1.01325)}
 BEGIN = "mlff-certify-begin"
 NO_ANSWER = "LAMMPS did not answer"
-POLL = 0.2  # s between looks whether to stop
+POLL = 0.2  # s between two checks of whether to stop
 
 
 class Potential:
