@@ -114,17 +114,17 @@ def test_from_an_element(tmp_path):
     become labels, and the round starts from those that it names."""
     words = ["--teacher", "tensornet-local-matpes-pbe", "--hours", "0.01"]
     said = distill(tmp_path, "--element", "Al", *words, "--dry-run")
-    assert "Al-xs.yaml is written" in said and "of one core, and the certificate" in said
-    text = (tmp_path / "Al-xs.yaml").read_text()
+    assert "Al-m.yaml is written" in said and "of one core, and the certificate" in said
+    text = (tmp_path / "Al-m.yaml").read_text()
     text = re.sub(r"    (dynamics|seed): .*\n", "", text[: text.index("student:")])
     rounds_ = (
         "rounds: {count: 1, from: [vacancy, fault], temperature: [300], time: 0.2, every: 0.05, frames: 4, steps: 20}\n"
     )
-    (tmp_path / "Al-xs.yaml").write_text(text + SMALL.replace("steps: 100", "steps: 300") + rounds_)
+    (tmp_path / "Al-m.yaml").write_text(text + SMALL.replace("steps: 100", "steps: 300") + rounds_)
     said = distill(tmp_path, "--element", "Al", *words, "--no-certificate")
     assert "the recipe that this command wrote before" in said
     assert "round 1: 4 labels" in said  # also of frames that are like those in the training set
-    found = labels.read_labels(str(tmp_path / "Al-xs" / "labels.xyz"))
+    found = labels.read_labels(str(tmp_path / "Al-m" / "labels.xyz"))
     kinds = {extxyz.tag(f, "config_type") for f in found}
     assert kinds >= {
         "strained",
@@ -138,7 +138,7 @@ def test_from_an_element(tmp_path):
         "cluster",
     }
     assert {extxyz.tag(f, "split") for f in found if extxyz.tag(f, "config_type") == "dense"} == {"train"}
-    assert modelfile.read_head(str(tmp_path / "Al-xs" / "Al-xs.yaml"))["elements"] == ["Al"]
+    assert modelfile.read_head(str(tmp_path / "Al-m" / "Al-m.yaml"))["elements"] == ["Al"]
 
 
 @needs_torch

@@ -334,9 +334,9 @@ class Runs(unittest.TestCase):
     def test_mace(self):
         """A MACE student learns, and starts where another one has ended."""
         student = {"architecture": "mace", "channels": 4, "lmax": 2, "cutoff": 3.6, "radial": 6}
-        done = self.train("m", settings=config(steps=100, student=student))
+        done = self.train("m", settings=config(steps=100, stress_weight=1.0, student=student))
         self.assertLess(done.history[-1]["force_rmse_all"], 0.8 * done.history[0]["force_rmse_all"])
-        again = self.train("m2", settings=config(steps=20, student=student), start=done.checkpoint)
+        again = self.train("m2", settings=config(steps=20, stress_weight=1.0, student=student), start=done.checkpoint)
         self.assertLess(again.history[0]["force_rmse_all"], 1.5 * done.history[-1]["force_rmse_all"])
         self.assertEqual(modelfile.read(done.model)[0]["architecture"], "mace")
 
