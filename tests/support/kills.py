@@ -36,9 +36,9 @@ class Changes:
         return self.count >= self.limit
 
 
-def kill_when(pid, seen, pause=0.0):
-    """SIGKILL to a child `pause` seconds after seen() holds, to its process group where it leads one. Returns its
-    exit code: KILLED, or that of its own end before."""
+def kill_when(pid, seen, pause=0.0, how=signal.SIGKILL):
+    """A signal to a child `pause` seconds after seen() holds, to its process group where it leads one. Returns its
+    exit code: KILLED, or that of its own end."""
     begin = time.monotonic()
     while not seen():
         done, status = os.waitpid(pid, os.WNOHANG)
@@ -47,5 +47,5 @@ def kill_when(pid, seen, pause=0.0):
         assert time.monotonic() - begin < LIMIT, f"process {pid} has not come to where it was to be killed"
         time.sleep(POLL)
     time.sleep(pause)
-    (os.killpg if os.getpgid(pid) == pid else os.kill)(pid, signal.SIGKILL)
+    (os.killpg if os.getpgid(pid) == pid else os.kill)(pid, how)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])

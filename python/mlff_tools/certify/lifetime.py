@@ -237,9 +237,9 @@ def _together(calls, stop):
     with concurrent.futures.ThreadPoolExecutor(len(calls)) as pool:
         try:
             futures = [pool.submit(*call) for call in calls]
-            concurrent.futures.wait(futures, return_when=concurrent.futures.FIRST_EXCEPTION)
-            wrong = [f for f in futures if f.done() and f.exception()]
-            return [f.result() for f in wrong or futures]
+            for future in concurrent.futures.as_completed(futures):
+                future.result()
+            return [future.result() for future in futures]
         except BaseException:
             stop.set()
             raise

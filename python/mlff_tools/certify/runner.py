@@ -5,12 +5,10 @@ kept, and a run that the time given has cut off goes on when more is given. All 
 g/mol, whatever the units of the potential are.
 """
 
-import contextlib
 import json
 import os
 import re
 import signal
-import subprocess
 import time
 
 import numpy as np
@@ -29,7 +27,6 @@ COLUMNS = "step temp pe ke etotal press vol".split()
 UNITS = {"metal": (1.0, 1.0, 1.0), "real": (1e-3, 1 / 23.060549, 1.01325)}
 BEGIN = "mlff-certify-begin"
 NO_ANSWER = "LAMMPS did not answer"
-POLL = 0.2  # s between two checks of whether to stop
 
 
 class Potential:
@@ -239,34 +236,22 @@ def ends(p):
     return [p["steps"] * (k + 1) // n for k in range(n)]
 
 
-def _output(words, options, seconds, stop):
-    """(exit status, text) of a program, None where it takes longer. LammpsError once `stop`, an event of another thread
-    or None, is set."""
-    end = time.monotonic() + seconds
-    with subprocess.Popen(words, **options) as process:
-        try:
-            while True:
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    text, _ = process.communicate(timeout=max(POLL, end - time.monotonic()) if stop is None else POLL)
-                    return process.returncode, text
-                if stop is not None and stop.is_set():
-                    raise LammpsError("stopped: run the same command to continue")
-                if time.monotonic() > end:
-                    return None
-        finally:
-            process.kill()
-
-
 def _segment(lmp, potential, p, place, k, first, last, deadline, stop):
     """Runs segment k; how it ended: end, time, or the error of LAMMPS. LammpsError where something killed LAMMPS."""
     write_input(
         os.path.join(place, f"in.{k}"), _script(potential, p, k, first, last, max(1.0, deadline - time.monotonic()))
     )
     words = [lmp, "-in", f"in.{k}", "-log", f"log.{k}", "-screen", "none", "-nocite"]
-    found = _output(words, lammps.process_options(lmp, place), max(30.0, deadline + 120 - time.monotonic()), stop)
-    if found is None:
+    latest = max(time.monotonic() + 30, deadline + 120)
+
+    def over():
+        if stop is not None and stop.is_set():
+            raise LammpsError("stopped: run the same command to continue")
+        return time.monotonic() > latest
+
+    status, said = lammps.watched(words, over, **lammps.process_options(lmp, place))
+    if status is None:
         return NO_ANSWER
-    status, said = found
     text = _read(os.path.join(place, f"log.{k}"))
     if -status in (signal.SIGINT, signal.SIGKILL, signal.SIGTERM):
         raise LammpsError(f"{signal.Signals(-status).name} ended LAMMPS: run the same command to continue")

@@ -7,6 +7,7 @@ import platform
 import re
 import secrets
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -20,6 +21,7 @@ class LammpsError(ModelError):
     """Something is missing or LAMMPS failed. The text contains the remedy."""
 
 
+POLL = 0.2  # s between two checks of whether to end a program
 SAFE = r"[\w./+,:@=~-]+"  # of ASCII: what no part of LAMMPS changes or splits
 
 
@@ -175,6 +177,25 @@ def process_options(lmp, place, threads=1):
         "text": True,
         "errors": "replace",
     }
+
+
+def watched(words, over, **options):
+    """(exit status, output) of a program in a session of its own; its status is None where over(), which is asked every
+    POLL s and may raise, has ended it. options: of subprocess.Popen, as of process_options."""
+    with subprocess.Popen(words, start_new_session=True, **options) as process:
+        end = lambda: os.killpg(process.pid, signal.SIGKILL)  # lmp may be a script that has started another process
+        try:
+            while True:
+                try:
+                    text = process.communicate(timeout=POLL)[0]
+                    return process.returncode, text
+                except subprocess.TimeoutExpired:
+                    if over():
+                        end()
+                        return None, process.communicate()[0]
+        except BaseException:
+            end()
+            raise
 
 
 def errors_in(text):

@@ -108,9 +108,8 @@ def _other_lattices(c, near):
     out = []
     for name, sites in lattices.LATTICES.items():
         stacked = {c.lattice, name} <= {"fcc", "hcp"}  # items `stacking`
-        if len(sites) != len(c.elements) or name == c.lattice or stacked:
-            continue
-        if name == "beta-tin" and c.lattice != "diamond":
+        apart = name == "beta-tin" and c.lattice != "diamond"
+        if len(sites) != len(c.elements) or name == c.lattice or stacked or apart:
             continue
         for share in (1.0, 0.8) if c.lattice in ("diamond", "zincblende") else (1.0,):
             constant = np.round(lattices.constant_of(name, share * volume), 3).tolist()

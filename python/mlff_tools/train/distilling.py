@@ -192,7 +192,7 @@ class Run:
         file = labels.LabelFile(self.labels, teacher.identity)
         try:
             known = set(map(labels.structure_key, file.frames))
-            bare = [{**f, "info": {k: v for k, v in f["info"].items() if k not in own}} for f in frames]
+            bare = [extxyz.without(f, *own) for f in frames]
             file.append([f for f in bare if labels.structure_key(f) not in known])
         finally:
             file.close()

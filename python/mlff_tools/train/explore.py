@@ -12,8 +12,6 @@ import json
 import os
 import re
 import shutil
-import signal
-import subprocess
 
 import numpy as np
 
@@ -27,7 +25,6 @@ OWN = ("domain", "out_file", "out_freq", "devi_warn", "devi_dump", "devi_stop", 
 FOLDER = "mlff-explore"  # in that of the run: N.dump, N.out and N.types of the N-th pair_style
 VACUUM = 20.0  # A, in directions that are not periodic, for labels of boxes that are
 PER_EV = {"metal": 1.0, "real": 23.060549}
-POLL = 0.5  # s
 NAME = re.compile(r"\w+", re.A)
 
 
@@ -218,21 +215,7 @@ def _lammps(script, variables, place, programs, most):
     for name, values in variables.items():
         words += ["-var", name, *values]
     count = _Count(os.path.join(place, FOLDER))
-    options = {**lammps.process_options(programs.lmp, place), "start_new_session": True}
-    with subprocess.Popen(words, **options) as process:
-        end = lambda: os.killpg(process.pid, signal.SIGKILL)  # lmp may be a script that has started another process
-        try:
-            while True:
-                try:
-                    text = process.communicate(timeout=POLL)[0]
-                    return process.returncode, text
-                except subprocess.TimeoutExpired:
-                    if count() > most:
-                        end()
-                        return None, process.communicate()[0]
-        except BaseException:
-            end()
-            raise
+    return lammps.watched(words, lambda: count() > most, **lammps.process_options(programs.lmp, place))
 
 
 def run(script, student, limit, seed, place, programs, most):

@@ -62,6 +62,11 @@ def tag(frame, key, default=None):
     return default if text is None else plain(text)
 
 
+def without(frame, *keys):
+    """The frame without these keys of its info."""
+    return {**frame, "info": {key: value for key, value in frame["info"].items() if key not in keys}}
+
+
 def quoted(text):
     """A value as it is written: in quotes where it must be. FrameError for one that reads like a key of its own."""
     if re.search(r"[\x00-\x08\x0a-\x1f]", text):

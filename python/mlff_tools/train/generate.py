@@ -12,7 +12,7 @@ import typing
 
 from ..model.modelfile import find_model, read_head
 from . import build, copies, dynamics, labels, splits
-from .extxyz import FrameError, plain, quoted, tag
+from .extxyz import FrameError, plain, quoted, tag, without
 from .liquids import read_molecule
 from .potentials import Programs, potential
 from .teacher_lammps import types_of
@@ -41,11 +41,6 @@ def tagged(frame, **tags):
     return {**frame, "info": {**frame["info"], **found}}
 
 
-def _of_no_round(frame):
-    """The frame of a file without the key `round` that another run gave it: the first training of this run uses it."""
-    return {**frame, "info": {key: value for key, value in frame["info"].items() if key != "round"}}
-
-
 def _stem(frame):
     """The name of the file that a frame is from, without what follows its first dot."""
     path = frame["source"].rsplit(", frame ", 1)[0]
@@ -65,7 +60,7 @@ class Item:
             self.dynamics["seed"] = item.get("seed", 1)
         self.packs = "liquid" in item and bool(self.dynamics)  # each trajectory begins with a box of its own
         bases = [] if self.packs else frames or build.bases(item, self.where, self.place, python)
-        self.bases = [_of_no_round(frame) for frame in bases]
+        self.bases = [without(frame, "round") for frame in bases]  # of another run: the first training uses them
 
     def states(self):
         d = self.dynamics

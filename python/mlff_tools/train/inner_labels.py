@@ -24,7 +24,6 @@ def write_labels(path, frames, student, program):
     finally:
         teacher.close()
     made = [next(products) if has_one else hessian.strip_products(frame) for frame, has_one in zip(frames, chosen)]
-    for frame in made:  # no longer what the teacher has labelled
-        frame["info"] = {key: value for key, value in frame["info"].items() if key != "frame_sha256"}
+    made = [extxyz.without(frame, "frame_sha256") for frame in made]  # no longer what the teacher has labelled
     os.makedirs(os.path.dirname(path), exist_ok=True)
     write_bytes(path, "".join(extxyz.text(frame) for frame in made).encode())

@@ -12,7 +12,6 @@ A potential has
 import dataclasses
 import os
 import queue
-import subprocess
 import threading
 import typing
 
@@ -62,7 +61,7 @@ class LammpsPotential:
         self.lmp = lammps.find_lmp((programs or Programs()).lmp)
         self.before, self.after, self.units, self.style = split_commands(commands)
         self.ps, self.bar, self.eV = {"metal": (1.0, 1.0, 1.0), "real": (1000.0, 1 / 1.01325, 23.060549)}[self.units]
-        self.version, self.running, self.closed = version(self.lmp), set(), False
+        self.version, self.closed = version(self.lmp), False
 
     def types_of(self, frame):
         types = types_of(self.commands, self.types, [frame])
@@ -98,19 +97,14 @@ class LammpsPotential:
         """Output of LAMMPS and None, or its error once dynamics has begun; DynamicsError for one before."""
         write_input(os.path.join(work, "in.lmp"), "\n".join(commands) + "\n")
         words = [self.lmp, "-in", os.path.join(work, "in.lmp"), "-log", os.path.join(work, "log.lammps"), "-nocite"]
-        # its output goes through a pipe: it ends by itself when this program is killed
-        with subprocess.Popen(words, **lammps.process_options(self.lmp, self.place)) as process:
-            self.running.add(process)
-            if self.closed:
-                process.kill()
-            text = process.communicate()[0]
-        self.running.discard(process)
-        if process.returncode == 0:
+        options = lammps.process_options(self.lmp, self.place)
+        status, text = lammps.watched(words, lambda: self.closed, **options)
+        if status == 0:
             return None
         errors = lammps.errors_in(text)
         where = f" (its log: {os.path.join(work, 'log.lammps')})"
-        if process.returncode < 0 or not errors or BEGINS not in text.split("\n"):
-            why = errors[0] if errors else f"ended with status {process.returncode}"
+        if status is None or status < 0 or not errors or BEGINS not in text.split("\n"):
+            why = errors[0] if errors else f"ended with status {status}"
             if "Unrecognized pair style 'mlff'" in why:
                 why += ": there is no mlffplugin.so: give --plugin or $MLFF_PLUGIN, or install the package"
             raise DynamicsError(f"{frame['source']}: LAMMPS: {why}{where}")
@@ -191,8 +185,6 @@ class LammpsPotential:
 
     def close(self):
         self.closed = True
-        for process in list(self.running):
-            process.kill()
 
 
 class ModelPotential(LammpsPotential):
