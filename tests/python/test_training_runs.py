@@ -166,12 +166,11 @@ class Runs(unittest.TestCase):
             self.assertTrue(0 <= distances[tuple(pair.split("-"))] - r < 1.001e-3, pair)
         density = self.data["density"][dataset.frames_of(self.data, "train")]
         helpers.assert_near(head["domain"]["density"], [density.min(), density.max()], 1.01e-4, "density")
-        nearest, repulsion = min(distances.values()), head["repulsion"]["cutoffs"]
+        nearest, cutoffs = min(distances.values()), modelfile.repulsion_cutoffs(head)
         self.assertLess(head["domain"]["min_distance"], 0.5 * nearest)
         self.assertGreater(head["domain"]["min_distance"], 0.3 * nearest)
-        self.assertEqual({tuple(pair.split("-")) for pair in repulsion}, set(distances))
-        for pair, cutoff in repulsion.items():
-            self.assertLess(cutoff, distances[tuple(pair.split("-"))])
+        for pair, shortest in distances.items():
+            self.assertTrue(0 <= shortest - 0.95 * cutoffs[pair] < 1.001e-3, pair)
         self.assertGreaterEqual(len(head["self_test"]["structures"]), 3)
         for s in head["self_test"]["structures"]:
             self.assertLess(np.abs(s["forces"]).max(), 30)

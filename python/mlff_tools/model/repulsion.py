@@ -40,7 +40,7 @@ def reach(head):
     return max(repulsion_cutoffs(head).values(), default=0.0)
 
 
-def _cutoffs(head):
+def cutoffs(head):
     """[n_elements, n_elements], A, 0 without a repulsion."""
     n, index = len(head["elements"]), {e: k for k, e in enumerate(head["elements"])}
     table = np.zeros((n, n))
@@ -63,7 +63,7 @@ def clamped(head, species, i, j, vectors):
     if head.get("repulsion", {}).get("kind") != "clamped":
         return vectors, lambda gradient: gradient
     r = np.linalg.norm(vectors, axis=1)
-    length, slope = clamp(_cutoffs(head)[species[i], species[j]], r)
+    length, slope = clamp(cutoffs(head)[species[i], species[j]], r)
     scale, unit = (length / r)[:, None], vectors / r[:, None]
 
     def own(gradient):
@@ -75,7 +75,7 @@ def clamped(head, species, i, j, vectors):
 
 def evaluate(head, species, i, j, vectors):
     """Energy of each atom [N] in eV, half of a pair's to each, and dE/d r_ij [E, 3] in eV/A of a full list of pairs."""
-    z, table = np.array([NUMBERS[e] for e in head["elements"]], float), _cutoffs(head)
+    z, table = np.array([NUMBERS[e] for e in head["elements"]], float), cutoffs(head)
     r = np.linalg.norm(vectors, axis=1)
     s, t = species[i], species[j]
     block = head["repulsion"]

@@ -23,6 +23,7 @@ SEQUENCES["zincblende"] = SEQUENCES["diamond"]
 LAYERS = {"hcp": 3, "rocksalt": 6}
 LARGE = 200  # atoms of a box with the long waves that people's own runs have
 PACKED = 0.5  # of the volume, filled by atoms of structures `dense`, at most
+CLOSEST = 0.7  # sums of radii: of two atoms of a cluster; a student's repulsion begins at 0.8 (short_range.py)
 CUTOFF = 1.7  # nearest distances: MACE sees in the first shell what PaiNN needs further ones for
 CUTOFFS = (4.5, 6.5)  # A
 
@@ -211,7 +212,7 @@ def _random(items, frame):
     items.add("dense", value, **train)
     least = 2 if len(numbers) == 1 else 0
     sizes = {e: [least, max(4, 8 // len(numbers))] for e in numbers}
-    items.add("cluster", {"elements": sizes, "closest": [0.8, 1.6], "number": 60}, **train)
+    items.add("cluster", {"elements": sizes, "closest": [CLOSEST, 1.6], "number": 60}, **train)
 
 
 def crystal(c, name, kind, teacher, size, amount):

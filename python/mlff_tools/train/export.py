@@ -13,7 +13,6 @@ except ImportError:
 
 # Fractions of the shortest distance in the training set: closer atoms stop a run, without and with a repulsion
 NEAREST, NEAREST_REPELLED = 0.75, 0.4
-REPULSION = 0.98  # of the shortest distance of two elements: where their repulsion ends
 CLUSTER, SMALL = 12, 216  # atoms of a self-test's cluster, and of the largest periodic frame in one
 STEEP = 300.0  # eV/A in a self-test, of two atoms that repel each other: above it the tolerance grows as the forces do
 MOST_FORCE = 30.0  # eV/A in a self-test: single precision cannot keep to the tolerance where a cut makes larger ones
@@ -46,15 +45,6 @@ def _domain(config, about):
         **spanned,
         "description": wanted.get("description", about["text"]),
     }
-
-
-def _repulsion(config, about):
-    """The block repulsion, which is zero in all frames of the training set; {} without one."""
-    if not config.get("repulsion"):
-        return {}
-    nearest = about["spanned"].get("distances", {})
-    cutoffs = {pair: float(np.floor(1000 * REPULSION * r) / 1000) for pair, r in nearest.items()}
-    return {"repulsion": {"kind": "zbl", "cutoffs": cutoffs}} if cutoffs else {}
 
 
 def _provenance(trainer, about):
@@ -177,7 +167,7 @@ def export(trainer, name, rows):
         "units": {"length": "angstrom", "energy": "eV", "energy_in_eV": 1.0},
         "energy_offsets": {e: float(x) for e, x in zip(elements, trainer.offsets)},
         config["architecture"]: network.block(),
-        **_repulsion(config, about),
+        **({"repulsion": trainer.repulsion} if trainer.repulsion else {}),
         "provenance": _provenance(trainer, about),
         "domain": _domain(config, about),
         "accuracy": _accuracy(rows, about),

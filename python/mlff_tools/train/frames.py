@@ -30,7 +30,7 @@ def _candidates(x, cell, cutoff):
 
 
 def edges(positions, cell, cutoff, device):
-    """Full neighbor list of one frame: i [E], j [E] (int32) and vectors [E, 3] (float32), ordered by i."""
+    """Full neighbor list of one frame: i [E], j [E] (int32) and vectors [E, 3] (float64), ordered by i."""
     x = np.asarray(positions, float)
     if cell.any():
         x = (x @ np.linalg.inv(cell) % 1.0) @ cell
@@ -41,7 +41,7 @@ def edges(positions, cell, cutoff, device):
     i, g = torch.nonzero((coarse < cutoff + 1e-3) & (coarse > 1e-4), as_tuple=True)
     vectors = images[g] - x[i]
     keep = vectors.square().sum(1) < cutoff * cutoff
-    return i[keep].int(), owner[g[keep]].int(), vectors[keep].float()
+    return i[keep].int(), owner[g[keep]].int(), vectors[keep]
 
 
 def triples(i, vectors, n_atoms, cutoff):
@@ -94,6 +94,7 @@ class FrameClass:
 
     def _edges_at(self, positions, cell, network):
         i, j, v = edges(positions, cell, network.cutoff, self.device)
+        v = v.float()
         return (i, j, v, *(triples(i, v, len(positions), network.angular_cutoff) if network.needs_triples else ()))
 
     def _more_labels(self, data, atoms, scale, offsets):

@@ -13,6 +13,7 @@ import math
 import torch
 from torch.nn.functional import celu, silu
 
+from ..model.repulsion import CLAMPED
 from . import losses
 
 
@@ -66,12 +67,32 @@ def edge_virials(gradient, vectors, frame_of_edge, n_frames):
     return 0.5 * (total + total.mT)
 
 
+def clamp(network, batch):
+    """Gives a batch, once: seen [E, 3], the vectors r_ij that the network gets where its repulsion clamps distances
+    (short_range.py); slope [E], derivatives of their lengths; and own, the linear map of dE/d seen [..., E, 3] to
+    dE/d r_ij, and of changes of r_ij to those of seen."""
+    if hasattr(batch, "seen"):
+        return
+    batch.seen, batch.slope, batch.own = batch.vectors, torch.ones_like(batch.vectors[:, 0]), lambda gradient: gradient
+    if network.clamps is None:
+        return
+    v, s = batch.vectors, batch.species.long()
+    cutoff = network.clamps.to(v.dtype)[s[batch.i.long()], s[batch.j.long()]]
+    r = v.norm(dim=1)
+    t = ((1 - r / cutoff) / CLAMPED).clamp(0.0, 1.0)
+    scale = torch.where(t > 0, cutoff * (1 - CLAMPED * (t - t**3 + 0.5 * t**4)) / r, 1.0).unsqueeze(1)
+    batch.seen, batch.slope, u = scale * v, (1 - t) ** 2 * (1 + 2 * t), v / r.unsqueeze(1)
+    radial = batch.slope.unsqueeze(1) - scale
+    batch.own = lambda gradient: scale * gradient + radial * (u * gradient).sum(-1, keepdim=True) * u
+
+
 class PaiNN:
     """PaiNN with a B-spline basis. The channels of the first layer that vectors would pass (there are none yet) and the
     vector update of the last one (nobody reads it) are left out; their weights stay zero."""
 
     n_members = 1
     needs_triples = False
+    clamps = None  # cutoffs of the repulsion [elements, elements], A
 
     def __init__(self, spec, elements):
         self.f, self.n_layers = spec["n_features"], spec["n_interactions"]
@@ -120,9 +141,10 @@ class PaiNN:
 
     def prepare(self, batch):
         """Constant data of a batch: radial functions, their slopes and unit vectors of its edges."""
-        r = batch.vectors.norm(dim=1)
+        clamp(self, batch)
+        r = batch.seen.norm(dim=1)
         phi, slope = bspline(r, self.n_basis, self.cutoff)
-        return r, phi, slope, batch.vectors / r.unsqueeze(1)
+        return r, phi, slope, batch.seen / r.unsqueeze(1)
 
     def node_energies(self, p, batch, phi, u):
         """Energy of each atom [N] from radial functions phi [E, K] and unit vectors u [E, 3]."""
@@ -171,7 +193,7 @@ class PaiNN:
             g_phi, g_u = torch.autograd.grad(nodes.sum(), (phi, u), create_graph=training)
         phi, u = phi.detach(), u.detach()
         radial = (g_phi * slope).sum(1, keepdim=True)
-        gradient = radial * u + (g_u - u * (u * g_u).sum(1, keepdim=True)) / r.unsqueeze(1)
+        gradient = batch.own(radial * u + (g_u - u * (u * g_u).sum(1, keepdim=True)) / r.unsqueeze(1))
         energies = nodes.new_zeros(batch.n_frames).index_add(0, batch.frame, nodes)
         forces = edge_forces(gradient, batch.i, batch.j, len(nodes))
         virials = edge_virials(gradient, batch.vectors, batch.frame[batch.i], batch.n_frames)
@@ -196,6 +218,7 @@ class Ani:
     """An ensemble of ANI networks that share their environment vectors (AEVs); all members are trained at once."""
 
     needs_triples = True
+    clamps = None
 
     def __init__(self, spec, elements):
         self.spec, self.elements = spec, list(elements)
@@ -280,9 +303,10 @@ class Ani:
         """Constant data of a batch: AEVs [N, length] and the coefficients of their derivatives."""
         c = {"index": self._radial_index(batch)}
         radial, angular, n_atoms = self.spec["radial"], self.spec["angular"], len(batch.species)
-        constant = self.constants(batch.vectors.device)
-        r = batch.vectors.norm(dim=1)
-        u = batch.vectors / r.unsqueeze(1)
+        clamp(self, batch)
+        constant = self.constants(batch.seen.device)
+        r = batch.seen.norm(dim=1)
+        u = batch.seen / r.unsqueeze(1)
         fc, dfc = cosine_cutoff(r, radial["cutoff"])
         x = r.unsqueeze(1) - constant["radial_shifts"]
         gauss = radial["prefactor"] * torch.exp(-radial["eta"] * x * x)
@@ -352,6 +376,7 @@ class Ani:
         turn = (g * c["turn"]).sum(2, keepdim=True)
         edges = edges.index_add(1, batch.a, (g * c["along_a"]).sum(2, keepdim=True) * c["ua"] + turn * c["turn_a"])
         edges = edges.index_add(1, batch.b, (g * c["along_b"]).sum(2, keepdim=True) * c["ub"] + turn * c["turn_b"])
+        edges = batch.own(edges)
         energies = nodes.new_zeros(m, batch.n_frames).index_add(1, batch.frame, nodes)
         virials = edge_virials(edges, batch.vectors, batch.frame[batch.i], batch.n_frames)
         return losses.outputs(energies, edge_forces(edges, batch.i, batch.j, n), virials, nodes)

@@ -19,7 +19,7 @@ import torch
 from torch.nn.functional import silu
 
 from ..model.reference_nequip import clebsch_gordan, harmonics
-from .networks import PaiNN
+from .networks import PaiNN, clamp
 
 CUTOFF_POWER = 5.0
 NOISE = 1.0e-2  # of the largest variance of radial functions: what smaller variances count as
@@ -118,7 +118,8 @@ class Mace(PaiNN):
         square, n_atoms = torch.zeros(k, k, dtype=torch.float64), 0
         total, count = torch.zeros(s, s * k, dtype=torch.float64), torch.zeros(s, 1, dtype=torch.float64)
         for batch in batches:
-            phi = self.bessel(batch.vectors.double().cpu().norm(dim=1))[0]
+            clamp(self, batch)
+            phi = self.bessel(batch.seen.double().cpu().norm(dim=1))[0]
             species, i, j = batch.species.long().cpu(), batch.i.cpu(), batch.j.cpu()
             square += phi.T @ phi
             n_atoms += len(species)
@@ -172,9 +173,10 @@ class Mace(PaiNN):
 
     def prepare(self, batch):
         """Constant data of a batch: radial functions, their slopes and unit vectors of its edges."""
-        r = batch.vectors.norm(dim=1)
+        clamp(self, batch)
+        r = batch.seen.norm(dim=1)
         phi, slope = (x.to(r.dtype) for x in self.radial(r.double()))
-        return r, phi, slope, batch.vectors / r.unsqueeze(1)
+        return r, phi, slope, batch.seen / r.unsqueeze(1)
 
     def node_energies(self, p, batch, phi, u):
         """Energy of each atom [N] from radial functions phi [E, K] and unit vectors u [E, 3]."""

@@ -5,13 +5,14 @@ import os
 
 import numpy as np
 
+from ..model import repulsion
 from ..model.modelfile import ModelError
 from . import dataset
 
 try:
     import torch
 
-    from . import errors, frames, losses
+    from . import errors, frames, losses, short_range
     from .fast import cpu, cpu_ani, cpu_mace, soap
     from .networks import Ani, PaiNN, splines_onto
     from .networks_mace import Mace
@@ -102,11 +103,12 @@ class Trainer:
         self.data, self.data_sha256 = data, data_sha256
         network, fast = ARCHITECTURES[config["architecture"]]
         self.network = network(config["model"], data["elements"])
+        self._repulsion()
         self._scale(base)
-        self.classes = frames.classes(data, "train", self.network, device, self.scale, self.offsets)
+        self.classes = self.of_split("train")
         if self.weights["hessian"]:
-            self.classes += frames.pairs(data, "train", self.network, device, self.scale, self.offsets)
-        self.validation = frames.classes(data, "validation", self.network, device, self.scale, self.offsets)
+            self.classes += frames.pairs(self.learnt, "train", self.network, device, self.scale, self.offsets)
+        self.validation = self.of_split("validation")
         self.fast = None
         if device.type == "cpu" and cpu.available():
             self.fast = fast(self.network, os.path.expanduser("~/.cache/mlff"))
@@ -123,9 +125,23 @@ class Trainer:
         self.losses = torch.zeros(len(losses.TERMS) + 1, device=device)  # sums of the terms, number of steps
         self._order()
 
+    def _repulsion(self):
+        """The block repulsion of the model or None, and the data with labels less it: what the network learns."""
+        self.repulsion, self.learnt = None, self.data
+        if not self.config.get("repulsion"):
+            return
+        self.repulsion = short_range.block(self.data, self.network.cutoff)
+        head = {"elements": self.data["elements"], "cutoff": self.network.cutoff, "repulsion": self.repulsion}
+        self.network.clamps = torch.tensor(repulsion.cutoffs(head), device=self.device)
+        self.learnt = short_range.without(self.data, head)
+
+    def of_split(self, split):
+        """frames.classes of a split."""
+        return frames.classes(self.learnt, split, self.network, self.device, self.scale, self.offsets)
+
     def _scale(self, base):
         """Unit of energy in eV (times A: of forces), offsets of the elements, and the limits of errors in this unit."""
-        data, t = self.data, self.train
+        data, t = self.learnt, self.train
         train = dataset.frames_of(data, "train")
         of_frame = dataset.force_rms(data, train)
         if base and base.get("scale") and base["elements"] == data["elements"]:

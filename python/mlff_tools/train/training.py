@@ -32,7 +32,7 @@ from .trainer import Trainer
 try:
     import torch
 
-    from . import errors, export, frames, losses
+    from . import errors, export, losses
 except ImportError:
     torch = None
 
@@ -233,7 +233,7 @@ def make_trainer(config, data, checkpoint, start, write):
 
 def held_out(trainer):
     """errors.table of the test set, or without one of the validation set."""
-    test = frames.classes(trainer.data, "test", trainer.network, trainer.device, trainer.scale, trainer.offsets)
+    test = trainer.of_split("test")
     for c in test if trainer.fast else ():
         trainer.fast.prepare(c)
     return errors.table(trainer.errors(test or trainer.validation, trainer.ema), trainer.data)

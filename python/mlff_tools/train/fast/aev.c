@@ -7,7 +7,7 @@
  * and push, its adjoint, gives for weights X of the forces and Y of W
  *   G_i = - sum_k (dA_i/dx_k) X_k + sum_ab (dA_i/d strain_ab) Y_ab.
  * Both add to what is there. d[e] is the part of edge e: dE/d(x_j - x_i), or X_i - X_j + (x_j - x_i) Y in push. All
- * formulas are those of networks.Ani.prepare. One call does one frame.
+ * formulas are those of networks.Ani.prepare, and of networks.clamp for close pairs. One call does one frame.
  */
 #include <math.h>
 #include <stdint.h>
@@ -24,7 +24,9 @@ typedef struct constants {
 typedef struct frame {
   int64_t n_edges, n_triples;
   const int32_t *i, *j, *species; /* [n_edges] [n_edges] [n_atoms] */
-  const float (*vector)[3];       /* [n_edges] */
+  const float (*vector)[3];       /* [n_edges] r_ij */
+  const float (*seen)[3];         /* the same with clamped lengths, which the network gets */
+  const float *slope;             /* derivatives of these lengths, 1 where they are the own ones */
   const int32_t *a, *b;           /* [n_triples] edges */
 } frame;
 
@@ -48,7 +50,7 @@ static void cosine(float r, float cutoff, float *fc, float *dfc)
 static void radial(const constants *c, const frame *f, int push, float (*g)[M], float (*d)[3][M], edge *edges)
 {
   for (int64_t e = 0; e < f->n_edges; e++) {
-    const float *v = f->vector[e];
+    const float *v = f->seen[e];
     const float r = sqrtf(v[0] * v[0] + v[1] * v[1] + v[2] * v[2]);
     float fc, dfc, slope[NR], along[M] = {0};
     edge *s = &edges[e];
@@ -139,6 +141,20 @@ static void angular(const constants *c, const frame *f, int push, float (*g)[M],
   }
 }
 
+/* d of edge e by r_ij from that by the vector that the network gets, and of a change the other way: this map is
+ * symmetric. */
+static void own(const frame *f, int64_t e, float (*d)[M])
+{
+  const float *v = f->vector[e], *s = f->seen[e], slope = f->slope[e];
+  if (slope == 1.0f) return;
+  const float r2 = v[0] * v[0] + v[1] * v[1] + v[2] * v[2];
+  const float scale = sqrtf((s[0] * s[0] + s[1] * s[1] + s[2] * s[2]) / r2);
+  for (int m = 0; m < M; m++) {
+    const float along = (slope - scale) * (v[0] * d[0][m] + v[1] * d[1][m] + v[2] * d[2][m]) / r2;
+    for (int k = 0; k < 3; k++) d[k][m] = scale * d[k][m] + along * v[k];
+  }
+}
+
 /* scratch: [n_edges] edge, then d [n_edges][3][M]; see SCRATCH in cpu_ani.py. */
 void aev_pull(const constants *c, const frame *f, float (*g)[M], float (*force)[3][M], float (*virial)[3][M],
               void *scratch)
@@ -148,25 +164,29 @@ void aev_pull(const constants *c, const frame *f, float (*g)[M], float (*force)[
   memset(d, 0, (size_t) f->n_edges * sizeof *d);
   radial(c, f, 0, g, d, edges);
   angular(c, f, 0, g, d, edges);
-  for (int64_t e = 0; e < f->n_edges; e++)
+  for (int64_t e = 0; e < f->n_edges; e++) {
+    own(f, e, d[e]);
     for (int k = 0; k < 3; k++)
       for (int m = 0; m < M; m++) {
         force[f->i[e]][k][m] += d[e][k][m];
         force[f->j[e]][k][m] -= d[e][k][m];
         for (int a = 0; a < 3; a++) virial[a][k][m] += f->vector[e][a] * d[e][k][m];
       }
+  }
 }
 
 void aev_push(const constants *c, const frame *f, float (*g)[M], float (*x)[3][M], float (*y)[3][M], void *scratch)
 {
   edge *edges = scratch;
   float(*d)[3][M] = (float(*)[3][M])(edges + f->n_edges);
-  for (int64_t e = 0; e < f->n_edges; e++)
+  for (int64_t e = 0; e < f->n_edges; e++) {
     for (int k = 0; k < 3; k++)
       for (int m = 0; m < M; m++) {
         d[e][k][m] = x[f->i[e]][k][m] - x[f->j[e]][k][m];
         for (int a = 0; a < 3; a++) d[e][k][m] += f->vector[e][a] * y[a][k][m];
       }
+    own(f, e, d[e]);
+  }
   radial(c, f, 1, g, d, edges);
   angular(c, f, 1, g, d, edges);
 }

@@ -16,6 +16,7 @@ all of first order.
 """
 
 import ctypes
+import functools
 import hashlib
 import os
 import platform
@@ -29,7 +30,7 @@ import torch
 from ...model.modelfile import ModelError
 from .. import losses
 from ..frames import EXTRA, OF_ATOM
-from ..networks import edge_virials
+from ..networks import clamp, edge_virials
 
 DISPLACEMENT = 0.001  # A, root mean square
 # DISPLACEMENTs of an atom; residuals beyond count with this size, and no atom is pushed to where none ever was.
@@ -167,7 +168,7 @@ class Batch:
     """Frames put together: species [N], frame [N], forces [N, 3], energy and n_atoms [B], row, nbr, vectors, centre and
     the labels frames.EXTRA."""
 
-    def __init__(self, parts):
+    def __init__(self, network, parts):
         species, frame, forces, energy, n_atoms, row, nbr, vectors = ([] for _ in range(8))
         extra = {name: [] for name in EXTRA}
         atoms = edges = frames = 0
@@ -192,6 +193,8 @@ class Batch:
             setattr(self, name, (torch.cat if name in OF_ATOM else torch.stack)(extra[name]))
         self.row, self.nbr, self.vectors = torch.cat(row), torch.cat(nbr), torch.cat(vectors)
         self.centre = torch.repeat_interleave(torch.arange(atoms), self.row[1:] - self.row[:-1])
+        self.i, self.j = self.centre, self.nbr
+        clamp(network, self)
 
 
 def prepare(frame_class, cutoff):
@@ -209,7 +212,7 @@ class FastPaiNN:
     """The network of networks.PaiNN, with the same parameters."""
 
     def __init__(self, network, folder):
-        self.network, self.batch = network, Batch
+        self.network, self.batch = network, functools.partial(Batch, network)
         self.lib = library("message.c", {"F": network.f}, folder)
 
     def node_energies(self, p, species, geometry, with_weights):
@@ -229,10 +232,10 @@ class FastPaiNN:
     def evaluate(self, p, batch):
         """losses.outputs of a batch, without weights in the graph."""
         p = {k: v.detach() for k, v in p.items()}
-        geometry = self._geometry(batch, batch.vectors, True)
+        geometry = self._geometry(batch, batch.seen, True)
         nodes = self.node_energies(p, batch.species, geometry, False)
         nodes.sum().backward()
-        nodes, g = nodes.detach(), geometry.gradient
+        nodes, g = nodes.detach(), batch.own(geometry.gradient)
         energies = torch.zeros(len(batch.energy)).index_add(0, batch.frame, nodes)
         forces = torch.zeros(len(nodes), 3).index_add(0, batch.centre, g).index_add(0, batch.nbr.long(), -g)
         virials = edge_virials(g, batch.vectors, batch.frame[batch.centre], len(energies))
@@ -247,10 +250,11 @@ class FastPaiNN:
         out = self.evaluate(p, batch)
         slopes, terms = gradients(out, batch, keep, weights, limits)
         vectors, step = displaced(slopes, batch)
+        vectors = batch.own(vectors)
         by_node = 0.5 * (slopes.nodes[0] + slopes.energies[0][batch.frame])
         total = None
         for sign in (1.0, -1.0):
-            geometry = self._geometry(batch, batch.vectors + sign * vectors, False)
+            geometry = self._geometry(batch, batch.seen + sign * vectors, False)
             nodes = self.node_energies(p, batch.species, geometry, True)
             weight = by_node + (sign * 0.5 / step)[batch.frame]
             part = torch.autograd.grad((nodes * weight).sum(), list(p.values()), materialize_grads=True)

@@ -64,7 +64,7 @@ def _constants(network):
 
 class _Frame(ctypes.Structure):
     _fields_ = [("n_edges", ctypes.c_int64), ("n_triples", ctypes.c_int64)] + [
-        (k, ctypes.c_void_p) for k in ("i", "j", "species", "vector", "a", "b")
+        (k, ctypes.c_void_p) for k in ("i", "j", "species", "vector", "seen", "slope", "a", "b")
     ]
 
 
@@ -84,10 +84,10 @@ def _prepare(c, network):
         )
         with torch.no_grad():
             aev.append(network.prepare(batch)["aev"])
-        arrays = [c.i[k][keep[k]], c.j[k][keep[k]], species, batch.vectors, c.a[k][distinct[k]], c.b[k][distinct[k]]]
-        arrays = [a.contiguous() for a in arrays]
+        edges = (c.i[k][keep[k]], c.j[k][keep[k]], species, batch.vectors, batch.seen, batch.slope)
+        arrays = [a.contiguous() for a in (*edges, c.a[k][distinct[k]], c.b[k][distinct[k]])]
         c.arrays.append(arrays)
-        c.c_frames.append(_Frame(len(arrays[0]), len(arrays[4]), *(a.data_ptr() for a in arrays)))
+        c.c_frames.append(_Frame(len(arrays[0]), len(arrays[6]), *(a.data_ptr() for a in arrays)))
     c.aev = torch.stack(aev)
 
 

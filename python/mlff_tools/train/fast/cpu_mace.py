@@ -7,6 +7,7 @@ that of sum a_i E_i(D) + dE(D + t D')/dt, a function that is differentiated once
 """
 
 import ctypes
+import functools
 
 import torch
 from torch.nn.functional import silu
@@ -70,7 +71,7 @@ class FastMace:
     """The network of networks_mace.Mace, with the same parameters."""
 
     def __init__(self, network, folder):
-        self.network, self.batch, self._table = network, cpu.Batch, None
+        self.network, self.batch, self._table = network, functools.partial(cpu.Batch, network), None
         sizes = {"K": network.n_basis, "M": network.n_components, "C": network.n_channels, "P": network.n_invariants}
         self.lib = cpu.library("moments.c", sizes, folder, ["-ffast-math"])
         self._index = torch.tensor(network.terms, dtype=torch.int32)
@@ -90,7 +91,7 @@ class FastMace:
         cpu.prepare(frame_class, self.network.cutoff)
 
     def _edges(self, batch):
-        arrays = (batch.row, batch.nbr, batch.species, batch.vectors, self.table())
+        arrays = (batch.row, batch.nbr, batch.species, batch.seen, self.table())
         return _Edges(
             len(batch.species),
             self.network.n_elements,
@@ -119,6 +120,7 @@ class FastMace:
         g, gradient, nodes = g.contiguous(), torch.empty(len(batch.nbr), 3), nodes.detach()
         self.lib.pull(ctypes.byref(edges), _pointer(g), _pointer(gradient))
         energies = torch.zeros(len(batch.energy)).index_add(0, batch.frame, nodes)
+        gradient = batch.own(gradient)
         forces = edge_forces(gradient, batch.centre, batch.nbr.long(), len(nodes))
         virials = edge_virials(gradient, batch.vectors, batch.frame[batch.centre], len(energies))
         return losses.outputs(*(x.unsqueeze(0) for x in (energies, forces, virials, nodes)))
@@ -137,7 +139,7 @@ class FastMace:
         by_forces, by_virials = slopes.forces[0], 0.5 * (slopes.virials[0] + slopes.virials[0].mT)
         change = by_forces[batch.centre] - by_forces[batch.nbr.long()]
         change += (batch.vectors.unsqueeze(1) @ by_virials[batch.frame[batch.centre]]).squeeze(1)
-        change = self._moments(batch, edges, change)
+        change = self._moments(batch, edges, batch.own(change))
         a, a_change = net.channels(p, moments.detach(), species), net.channels(p, change, species, shift=False)
         products, products_change = Product.apply(a, a_change, p["product"], species, self)
         hidden = (products + p["constant.bias"].index_select(0, species)) @ p["readout.0"].T
