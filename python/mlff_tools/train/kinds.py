@@ -45,6 +45,7 @@ CRYSTAL = _bars(
     ("thermal_expansion", "10 %", "third derivatives of the energy; quasi-harmonic, so not near melting", "300 K"),
     ("heat_capacity", "2 %", "follows from the phonons", "300 K"),
     ("rattled_forces", "10 %", "pressed or stretched, and hot: what shocks and defects visit"),
+    ("pressed", "repulsive", "atoms that a cascade or an overlap brings together must part"),
     ("high_temperature", "stable", "the crystal neither melts nor fails at the stated limit"),
     ("polymorph_order", "same", "phases that grow must be the teacher's"),
     ("vacancy_energy", 0.1, "eV: a concentration within a factor of 4 at 800 K"),
