@@ -18,7 +18,7 @@ from mlff_tools.train import dataset
 try:
     import torch
 
-    from mlff_tools.train import errors, export, frames, losses, networks, short_range, training
+    from mlff_tools.train import errors, export, frames, hessian, losses, networks, short_range, training
     from mlff_tools.train.fast import cpu, soap
     from mlff_tools.train.trainer import BRAKE, Order, Trainer, fit_offsets
 except ImportError:
@@ -350,6 +350,37 @@ class Training(unittest.TestCase):
             data["stress"][k] = np.nan
             data["atom_energies"][data["first"][k + 1] - 1] = np.nan
         return data
+
+    def test_a_teacher_that_only_repels_leaves_nothing_to_learn(self):
+        """Labels of all kinds of a model whose network is zero are those of its repulsion."""
+        head, tensors = helpers.painn(seed=3)
+        tensors = {k: 0 * v if k.startswith("readout.1") else v for k, v in tensors.items()}
+        head = {**head, "repulsion": short_range.block(self.data, head["cutoff"])}
+        head["energy_offsets"], made = dict.fromkeys(head["elements"], 0.0), []
+        for k in range(len(self.data["energy"])):
+            s = dataset.frame(self.data, k)
+            moved = np.random.default_rng(k).normal(size=s["positions"].shape)
+            ends = [
+                reference.evaluate((head, tensors), {**s, "positions": s["positions"] + x * moved})
+                for x in (0.0, hessian.STEP, -hessian.STEP)
+            ]
+            info = {"config_type": "all", "trajectory": f"t{k}", "split": "train"}
+            frame = {**s, "energy": ends[0][0], "forces": ends[0][1], "info": info, "columns": {}, "source": "test"}
+            if s["cell"] is not None:
+                xx, yy, zz, xy, xz, yz = -np.asarray(ends[0][2]) / abs(np.linalg.det(s["cell"]))
+                frame["stress"] = np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
+            values = (moved, (ends[1][1] - ends[2][1]) / (2 * hessian.STEP))
+            for name, v in zip(hessian.COLUMNS, values):
+                frame["columns"][name] = ("R:3", [" ".join(map(repr, row)) for row in v.tolist()])
+            made.append(frame)
+        data = dataset.from_labels(made, head["elements"])
+        left = short_range.without(data, head)
+        for key in ("energy", "forces", "stress", "hessian_product"):
+            known = np.isfinite(data[key])
+            self.assertEqual(known.any() and known.all(), key != "stress", key)
+            size = np.abs(data[key][known]).max()
+            self.assertGreater(size, 1e-3, key)
+            assert_near(left[key][known], np.zeros(known.sum()), 1e-9 * size, key)
 
     def test_compiled_for_the_processor(self):
         """A home folder may be shared by nodes of several kinds: each compiles its own, and once."""
