@@ -278,7 +278,8 @@ class Runs(unittest.TestCase):
             self.train("a", settings=config(steps=10))
 
     def test_warm_start_on_other_data(self):
-        """The next round: the same network on more labels goes on with the same function, whatever their mean."""
+        """The next round: the same network on more labels goes on with the same weights, whatever their mean; with
+        another method it does not."""
         first = self.train("a", settings=config(steps=200))
         more = labelled(40)
         for k, frame in enumerate(labelled(20, seed=9)):
@@ -292,6 +293,9 @@ class Runs(unittest.TestCase):
         self.assertEqual(old[0]["energy_offsets"], new[0]["energy_offsets"])
         for key, weight in old[1].items():
             helpers.assert_near(new[1][key], weight, 1e-6, key)
+        for changed in (config(steps=1, stress_weight=7.0), {**config(steps=1), "repulsion": None}):
+            with self.assertRaisesRegex(modelfile.ModelError, "was made with (stress_weight|repulsion) .*, not "):
+                self.train("c", data, changed, start=first.checkpoint)
 
     def test_steps_of_many_compositions(self):
         sizes, atoms = [5, 1, 30, 2], [4, 40, 2, 9]

@@ -239,5 +239,5 @@ def config(name, student, training, elements):
         train["final_energy_weight"] = training["energy_weight"]
     train["warmup"] = min(train["warmup"], max(1, steps // 10))
     texts = {key: student[key] for key in TEXTS if key in student}
-    texts["repulsion"] = student.get("repulsion", True)
+    texts["repulsion"] = "clamped" if student.get("repulsion", True) else None
     return {"name": name, "citation": students.CITATIONS[made["architecture"]], **texts, **made, "train": train}

@@ -62,6 +62,9 @@ TRAIN_DEFAULTS = {
     "threads": None,
     "device": "auto",
 }
+# What all rounds of a student must have in common; lengths and rates may differ
+METHOD = ["repulsion", "optimizer", "force_ceiling"]
+METHOD += [key for key in TRAIN_DEFAULTS if key.endswith(("_weight", "_limit"))]
 PROGRESS_SECONDS = 30.0  # between two lines of progress
 
 
@@ -222,6 +225,7 @@ def make_trainer(config, data, checkpoint, start, write):
     if there:
         trainer.restore(base, checkpoint)
     elif start:
+        _check_same(base, config, start, METHOD)
         trainer.start(base, start)
     write(
         f"{config['name']}: {len(trainer.theta)} parameters, {sum(len(c.frames) for c in trainer.classes)} frames of "
@@ -243,14 +247,16 @@ def _print(text):
     print(text, flush=True)
 
 
-def _check_same(state, config, checkpoint):
-    """ModelError when a checkpoint was made with other settings: what it goes on with would be neither's result."""
-    for key, value in config["train"].items():
-        before = state["config"]["train"].get(key)
-        if before != value:
+def _check_same(state, config, checkpoint, keys=None):
+    """ModelError when a checkpoint was made with other settings (`keys` of train, default all): what it goes on with
+    would be neither's result. Defaults of another version are other settings too."""
+    flat = lambda c: {**c["train"], "repulsion": c.get("repulsion")}
+    theirs, mine = flat(state["config"]), flat(config)
+    for key in keys or mine:
+        if theirs.get(key) != mine[key]:
             raise ModelError(
-                f"{checkpoint}: was made with {key} {before}, not {value}: choose another folder, or remove it to "
-                "start anew"
+                f"{checkpoint}: was made with {key} {theirs.get(key)}, not {mine[key]}: choose another folder (--from "
+                "takes over its trajectories), or remove it to start anew"
             )
 
 
