@@ -32,6 +32,13 @@ def nvt(series, spacing=0.1, damp=1.0):
     return collections.Counter(judge.verdict(judge.nvt(time, s, DOF, T, damp)) for s in series)
 
 
+def test_right_runs_are_decided_within_the_documented_time():
+    """19,000 / N damping times (docs/statistics.md), of which the first fifth is left out."""
+    rng = np.random.default_rng(3)
+    assert nvt(kinetic(RUNS, int(10 * 19000 / N), math.exp(-0.1), rng))[PASS] >= 0.93 * RUNS
+    assert nvt(kinetic(RUNS, 10 * 40, math.exp(-0.1), rng))[PASS] <= 0.3 * RUNS
+
+
 @pytest.mark.parametrize("memory,pass_at_least", [(0.0, 0.98), (0.8, 0.9), (0.95, 0.1)])
 def test_canonical_kinetic_energies_are_not_accused(memory, pass_at_least):
     """At most one in a hundred, with correlated samples as well; these make a run shorter, not wrong."""
@@ -128,6 +135,27 @@ def test_boxes_out_of_equilibrium_are_found(wrong, name):
     rng = np.random.default_rng(6)
     said = count(npt(*box(RUNS, 2000, rng, **wrong), rng), name)
     assert said[FAIL] >= 0.95 * RUNS, said
+
+
+def test_a_volume_that_is_held_still_is_found():
+    """A Berendsen barostat with a modulus that is far too high: the volume moves by a fortieth, and slowly."""
+    rng = np.random.default_rng(8)
+    time, volumes, pressures = box(RUNS, 2000, rng)
+    slow = rng.normal(size=volumes.shape)
+    for k in range(1, slow.shape[1]):  # 30 ps
+        slow[:, k] = math.exp(-0.1 / 30) * slow[:, k - 1] + math.sqrt(1 - math.exp(-0.2 / 30)) * slow[:, k]
+    still = V0 + (volumes - V0).std() / 40 * slow
+    for n in (600, 2000):
+        said = count(npt(time[:n], still[:, :n], pressures[:, :n], rng), "volume, fluctuation")
+        assert said[FAIL] >= 0.95 * RUNS, (n, said)
+
+
+def test_slow_boxes_in_equilibrium_are_not_accused():
+    """A barostat of 1 ps in a soft box that swings with 15 ps: 200 ps are few periods, and no reason to fail."""
+    rng = np.random.default_rng(9)
+    time, volumes, pressures = box(RUNS, 2000, rng, spacing=0.02)
+    said = count(npt(5 * time, volumes, pressures, rng), "volume, fluctuation")
+    assert said[FAIL] <= 0.03 * RUNS, said
 
 
 def test_short_boxes_say_so():
@@ -271,6 +299,23 @@ def test_outside_judge():
     for kelvin, expected in ((T, PASS), (1.1 * T, FAIL)):
         checks = ensembles.of_report(report("nvt", kelvin))["checks"]
         assert [c["verdict"] for c in checks if outside.PACKAGE in c["name"]] == [expected], checks
+
+
+@pytest.mark.parametrize("noise,walk,correlated", [(1, 0, 0), (0, 1, 0), (3, 1, 0), (10, 1, 0.9)])
+def test_the_interval_of_a_drift_covers(noise, walk, correlated):
+    """Series of 1000 energies with a planted drift: noise, a random walk and their sum. The regression on blocks, as
+    the control, covers a walk in a third."""
+    rng, time, covered, control = np.random.default_rng(5), np.linspace(0, 1, 1000), 0, 0
+    for _ in range(300):
+        steps = rng.normal(size=(2, 1000))
+        for k in range(1, 1000):
+            steps[0, k] = correlated * steps[0, k - 1] + math.sqrt(1 - correlated**2) * steps[0, k]
+        y = noise * steps[0] + walk * steps[1].cumsum() / math.sqrt(1000) + 0.7 * time
+        found, simple = statistics.drift(time, y), statistics.slope(time, y)
+        covered += abs(found.value - 0.7) <= found.error
+        control += abs(simple.value - 0.7) <= simple.error
+    assert covered >= 0.88 * 300
+    assert control < 0.6 * 300 or not walk or noise > 5
 
 
 def test_statistics_is_one_module():

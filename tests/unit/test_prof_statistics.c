@@ -223,6 +223,53 @@ START_TEST(error_bars_cover)
 }
 END_TEST
 
+/* How often the interval of a drift holds the true one, 0.02 per unit of x: noise, a random walk, and their sum, in
+ * which the walk is what matters and cannot be seen in neighboring points. The interval of the regression, as the
+ * control, holds it in a third for a walk. */
+START_TEST(drifts_of_walks_are_covered)
+{
+  enum { N_TRIALS = 1000 };
+  const double walk = _i ? 1 : 0, noise = (const double[]){1, 0, 10}[_i];
+  int n_covered = 0, n_control = 0;
+  for (int k = 0; k < N_TRIALS; k++) {
+    line l = noisy_line(0, 0, 5000u + (uint64_t) k);
+    test_rng rng = {77000u + (uint64_t) k};
+    double sum = 0;
+    for (int i = 0; i < N_POINTS; i++) {
+      sum += walk * test_normal(&rng);
+      l.y[i] = noise * (l.y[i] - 3) + sum + 0.02 * l.x[i];
+    }
+    const mlffprof_slope s = mlffprof_drift(l.x, l.y, l.w, N_POINTS);
+    n_covered += fabs(s.slope - 0.02) <= s.error;
+    n_control += fabs(s.slope - 0.02) <= mlffprof_regression(l.x, l.y, l.w, N_POINTS).error;
+  }
+  ck_assert_int_ge(n_covered, 900);
+  if (_i == 1) ck_assert_int_lt(n_control, 600);
+}
+END_TEST
+
+/* The twin in Python gives the same, of the same numbers. */
+START_TEST(drift_is_that_of_python)
+{
+  double x[60], y[60];
+  int64_t w[60];
+  for (int k = 0; k < 60; k++) {
+    x[k] = 0.5 * k;
+    y[k] = sin(1.7 * k * k) + 0.05 * k + 0.3 * sin(0.11 * k);
+    w[k] = 1;
+  }
+  const mlffprof_slope s = mlffprof_drift(x, y, w, 60);
+  near_one(s.slope, 0.07196341, 1e-7);
+  near_one(s.error, 0.05538416, 1e-5);
+  for (int k = 0; k < 60; k++) y[k] = 5 - 0.25 * x[k];
+  w[3] = 0; /* left out, whatever it is */
+  y[3] = NAN;
+  near_one(mlffprof_drift(x, y, w, 60).slope, -0.25, 1e-14);
+  near_one(mlffprof_drift(x, y, w, 60).error, 0, 1e-12);
+  prof_unmeasured(mlffprof_drift(x, y, w, 19).error);
+}
+END_TEST
+
 /* A random walk has no trend: it is taken for growth in the 2.5 % that a two-sided 95 % interval allows, and a trend
  * is still seen. */
 START_TEST(walks_have_no_trend)
@@ -330,6 +377,8 @@ static Suite *suite(void)
   tcase_add_test(t, slope_of_a_line_is_exact);
   tcase_add_test(t, slope_of_few_points);
   tcase_add_loop_test(t, error_bars_cover, 0, 2);
+  tcase_add_loop_test(t, drifts_of_walks_are_covered, 0, 3);
+  tcase_add_test(t, drift_is_that_of_python);
   tcase_add_test(t, walks_have_no_trend);
   tcase_add_test(t, series_is_bounded_and_loses_nothing);
   tcase_add_test(t, rank_test_values);

@@ -105,7 +105,7 @@ def _numbers(result, rows):
 def _checks(result, rows, halves, args):
     """The bars. A run of less than 100 ps is too short to say."""
     long = result["picoseconds"] >= judge.NVE_PS * (1 - 1e-9)
-    drift = statistics.slope(rows[:, 1], 1000 * (rows[:, 5] - rows[0, 5]) / result["n_atoms"])
+    drift = statistics.drift(rows[:, 1], 1000 * (rows[:, 5] - rows[0, 5]) / result["n_atoms"])
     kelvin = statistics.mean(rows[:, 2])
     result.update(drift_error_meV_per_atom_per_ps=drift.error, temperature_error_K=kelvin.error)
     sure = lambda key: Estimate(result[key], 0.0, True)

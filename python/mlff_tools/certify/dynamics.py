@@ -32,7 +32,7 @@ def _steps(job, side, system, name):
 
 def _drift(found):
     atoms = len(found.elements)
-    return statistics.slope(found.time, 1000 * found.column("etotal") / atoms)
+    return statistics.drift(found.time, 1000 * found.column("etotal") / atoms)
 
 
 def nve(job):

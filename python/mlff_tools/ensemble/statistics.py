@@ -7,6 +7,8 @@ import numpy as np
 
 BLOCKS = 10
 LENGTHS = 20  # correlation lengths that a series must have
+DRIFT_BLOCKS = 20
+RATIOS = (0.0, *10.0 ** np.linspace(-4, 4, 33))  # of the variances of walk and noise per block
 
 
 class Estimate(typing.NamedTuple):
@@ -85,6 +87,43 @@ def slope(x, y, blocks=20):
     residual = dy - dy.mean() - value * dx
     error = student(blocks - 2) * math.sqrt(float((residual**2).sum()) / (blocks - 2) / square)
     return Estimate(value, error, blocks >= 10)
+
+
+def drift(x, y):
+    """Slope of y over x by linear regression, with an interval that holds where y is a random walk, as the energy of
+    NVE, or noise, or the sum of both.
+
+    Increments of the means of DRIFT_BLOCKS blocks have the covariance noise (2, -1 beside the diagonal) + walk, which
+    sines diagonalise. The interval is that of the mixture over all ratios of walk and noise, weighted by their
+    restricted likelihood. Twin: mlffprof_drift."""
+    found = slope(x, y, DRIFT_BLOCKS)
+    n = min(DRIFT_BLOCKS, len(x))
+    if n < DRIFT_BLOCKS or not math.isfinite(found.value):
+        return found._replace(error=math.nan, enough=False)
+    means = lambda values: np.array([b.mean() for b in np.array_split(np.asarray(values, float), n)])
+    times, m = means(x), n - 1
+    increments = np.diff(means(y) - found.value * times)
+    spacing, k = (times[-1] - times[0]) / m, np.arange(1, m + 1)
+    sines = math.sqrt(2 / n) * np.sin(np.pi * np.outer(k, k) / n)
+    noise = 2 - 2 * np.cos(np.pi * k / n)
+    walk = 1 - noise / 6  # of means over blocks of a walk
+    z, ones, weights = sines @ increments, sines @ np.ones(m), sines @ (6 * k * (n - k) / (n * (n * n - 1.0)))
+    logs, deviations = [], []
+    for ratio in RATIOS:
+        v = noise + ratio * walk
+        information = (ones**2 / v).sum()
+        square = ((z - ones * (ones * z / v).sum() / information) ** 2 / v).sum() / (m - 1)
+        if not square > 0:
+            return found._replace(error=0.0)
+        logs.append(-0.5 * (np.log(v).sum() + (m - 1) * math.log(square) + math.log(information)))
+        deviations.append(student(m - 1) / student(10**9) * math.sqrt(square * (weights**2 * v).sum()))
+    shares = np.exp(np.array(logs) - max(logs))
+    low, high = 0.0, 10 * max(deviations)
+    for _ in range(50):
+        middle = 0.5 * (low + high)
+        inside = sum(s * math.erf(middle / (math.sqrt(2) * d)) for s, d in zip(shares, deviations))
+        low, high = (middle, high) if inside < 0.95 * shares.sum() else (low, middle)
+    return found._replace(error=high / spacing)
 
 
 def root_mean_square(squares, groups, least=5):

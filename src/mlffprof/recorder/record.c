@@ -227,7 +227,7 @@ mlffprof_quantity_id mlffprof_drift_quantity(const mlffprof_recorder *r)
 mlffprof_slope mlffprof_quantity_slope(const mlffprof_recorder *r, mlffprof_quantity_id id, double divide_by)
 {
   const mlffprof_series *s = &r->energy;
-  mlffprof_slope slope = mlffprof_regression(s->mean_x[id], s->mean[id], s->count[id], s->n);
+  mlffprof_slope slope = mlffprof_drift(s->mean_x[id], s->mean[id], s->count[id], s->n);
   slope.slope /= divide_by;
   slope.error /= divide_by;
   return slope;

@@ -109,6 +109,89 @@ mlffprof_slope mlffprof_regression(const double *x, const double *y, const int64
   return s;
 }
 
+enum { DRIFT_BLOCKS = 20, N_STEPS = DRIFT_BLOCKS - 1, N_RATIOS = 34 };
+
+/* Increments of the means of blocks in the basis of sines: themselves, those of a line with slope one, the weights of
+ * the slope by least squares, and the variance of noise. */
+typedef struct increments {
+  double z[N_STEPS], line[N_STEPS], weight[N_STEPS], noise[N_STEPS], spacing;
+} increments;
+
+/* Of y less the line with this slope. */
+static increments increments_of(const double *x, const double *y, const int64_t *w, int n, double slope)
+{
+  const int m = N_STEPS;
+  const double pi = 3.14159265358979323846;
+  increments out = {{0}, {0}, {0}, {0}, 0};
+  mean_point mean[DRIFT_BLOCKS];
+  int n_known = 0, seen = 0, begin = 0;
+  for (int k = 0; k < n; k++) n_known += w[k] > 0;
+  for (int k = 0; k <= m; k++) {
+    int end = begin;
+    while (end < n && (seen < (int64_t) n_known * (k + 1) / (m + 1) || w[end] == 0)) seen += w[end++] > 0;
+    mean[k] = block(x, y, w, begin, end);
+    mean[k].y -= slope * mean[k].x;
+    begin = end;
+  }
+  if (n_known < DRIFT_BLOCKS) return out;
+  out.spacing = (mean[m].x - mean[0].x) / m;
+  for (int a = 0; a < m; a++) {
+    out.noise[a] = 2 - 2 * cos(pi * (a + 1) / (m + 1));
+    for (int k = 0; k < m; k++) {
+      const double sine = sqrt(2.0 / (m + 1)) * sin(pi * (a + 1) * (k + 1) / (m + 1));
+      out.z[a] += sine * (mean[k + 1].y - mean[k].y);
+      out.line[a] += sine;
+      out.weight[a] += sine * 6.0 * (k + 1) * (m - k) / ((m + 1) * ((m + 1) * (m + 1) - 1.0));
+    }
+  }
+  return out;
+}
+
+/* Standard deviation of the slope (per block) where walk and noise have this ratio of variances, and the logarithm of
+ * its restricted likelihood. */
+static double deviation_of(const increments *d, double ratio, double *likelihood)
+{
+  double v[N_STEPS], information = 0, slope = 0, square = 0, logs = 0, sum = 0;
+  for (int a = 0; a < N_STEPS; a++) {
+    v[a] = d->noise[a] + ratio * (1 - d->noise[a] / 6); /* of means over blocks of a walk */
+    information += d->line[a] * d->line[a] / v[a];
+    slope += d->line[a] * d->z[a] / v[a];
+  }
+  slope /= information;
+  for (int a = 0; a < N_STEPS; a++) {
+    const double rest = d->z[a] - slope * d->line[a];
+    square += rest * rest / v[a] / (N_STEPS - 1);
+    sum += d->weight[a] * d->weight[a] * v[a];
+    logs += log(v[a]);
+  }
+  *likelihood = -0.5 * (logs + (N_STEPS - 1) * log(square) + log(information));
+  return sqrt(square * sum);
+}
+
+mlffprof_slope mlffprof_drift(const double *x, const double *y, const int64_t *w, int n)
+{
+  double deviation[N_RATIOS], likelihood[N_RATIOS], best = -INFINITY, total = 0, low = 0, high = 0;
+  mlffprof_slope s = {mlffprof_regression_slope(x, y, w, n), NAN};
+  const increments d = increments_of(x, y, w, n, s.slope);
+  if (!(d.spacing > 0)) return s;
+  for (int r = 0; r < N_RATIOS; r++) {
+    deviation[r] = deviation_of(&d, r ? pow(10, -4 + (r - 1) / 4.0) : 0, &likelihood[r]);
+    if (!(deviation[r] > 1e-15 * fabs(s.slope) * d.spacing)) return (mlffprof_slope){s.slope, deviation[r]};
+    deviation[r] *= mlffprof_t975(N_STEPS - 1) / mlffprof_t975(INT32_MAX);
+    best = fmax(best, likelihood[r]);
+    high = fmax(high, 10 * deviation[r]);
+  }
+  for (int r = 0; r < N_RATIOS; r++) total += likelihood[r] = exp(likelihood[r] - best);
+  for (int step = 0; step < 50; step++) {
+    const double middle = 0.5 * (low + high);
+    double inside = 0;
+    for (int r = 0; r < N_RATIOS; r++) inside += likelihood[r] * erf(middle / (sqrt(2.0) * deviation[r]));
+    *(inside < 0.95 * total ? &low : &high) = middle;
+  }
+  s.error = high / d.spacing;
+  return s;
+}
+
 /* Median of the points [begin, end) with w > 0, by a copy in scratch; NaN when there are none. */
 static double block_median(const double *y, const int64_t *w, int begin, int end, double *scratch)
 {

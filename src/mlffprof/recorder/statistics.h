@@ -24,6 +24,11 @@ typedef struct mlffprof_slope {
  * left, and the largest error of all is taken. NaN slope for fewer than 2 points or equal x, NaN error for fewer than
  * 3. */
 mlffprof_slope mlffprof_regression(const double *x, const double *y, const int64_t *w, int n);
+/* The same slope with an error that holds where y is a random walk, as the energy of NVE, or noise, or the sum of both.
+ * Increments of the means of 20 blocks have the covariance  noise * (2, -1 beside the diagonal) + walk,  which sines
+ * diagonalise; the interval is that of the mixture over all ratios of walk and noise, weighted by their restricted
+ * likelihood. NaN error for fewer than 20 points. Twin: drift in python/mlff_tools/ensemble/statistics.py. */
+mlffprof_slope mlffprof_drift(const double *x, const double *y, const int64_t *w, int n);
 /* Its slope alone, which costs a hundredth. */
 double mlffprof_regression_slope(const double *x, const double *y, const int64_t *w, int n);
 
