@@ -13,10 +13,10 @@ static void print_number(const char *name, double value)
     printf("null");
 }
 
-/* Median call, us/atom; NaN without atoms. */
-static double per_atom(const cli_calls *c)
+/* us/atom of so many ms per call; NaN without atoms. */
+static double per_atom(const cli_calls *c, double ms)
 {
-  return c->n_atoms ? 1e3 * c->report->latency.median / c->n_atoms : NAN;
+  return c->n_atoms ? 1e3 * ms / c->n_atoms : NAN;
 }
 
 static mlff_status print_outside(const cli_calls *c, int is_json, mlff_error *error)
@@ -41,7 +41,8 @@ static mlff_status print_json(const cli_options *o, const cli_calls *c, mlff_err
   print_number("max_ms", s->max);
   print_number("p95_ms", s->p95);
   print_number("p99_ms", s->p99);
-  print_number("us_per_atom", per_atom(c));
+  print_number("us_per_atom", per_atom(c, s->mean)); /* as in reports */
+  print_number("median_us_per_atom", per_atom(c, s->median));
   const mlff_replays replays = mlff_model_replays(c->model);
   printf(", \"n_steps\": %lld, \"n_replayed\": %lld, \"n_recorded\": %lld", (long long) replays.n_steps,
          (long long) replays.n_replayed, (long long) replays.n_recorded);
@@ -71,8 +72,8 @@ static mlff_status print_text(const cli_options *o, const cli_calls *c, mlff_err
 {
   const mlffprof_stats *s = &c->report->latency;
   print_head(o, c);
-  printf("  calls    %d\n  median   %.4f ms   (%.3f us/atom)\n  mean     %.4f ms   sd %.4f\n", c->n_calls, s->median,
-         per_atom(c), s->mean, s->std);
+  printf("  calls    %d\n  median   %.4f ms   (%.3f us/atom)\n", c->n_calls, s->median, per_atom(c, s->median));
+  printf("  mean     %.4f ms   (%.3f us/atom)   sd %.4f\n", s->mean, per_atom(c, s->mean), s->std);
   printf("  min      %.4f ms\n  p95      %.4f ms\n  p99      %.4f ms\n  max      %.4f ms\n", s->min, s->p95, s->p99,
          s->max);
   printf("  memory   %.2f MB, %lld buffer growths while timing\n", (double) c->memory.bytes / 1e6,

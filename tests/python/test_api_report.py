@@ -55,15 +55,18 @@ def test_what_is_no_report(tmp_path):
 
 
 def test_report_of_the_program(tmp_path):
-    """What `mlff time --file` writes."""
+    """What `mlff time --file` writes; --json says the same under the same names."""
     program = helpers.program()
     if not program:
         pytest.skip("the program mlff is not built")
     xyz, out = tmp_path / "w.xyz", tmp_path / "w.json"
     xyz.write_text("3\nwater\nO 0 0 0\nH 0.96 0 0\nH -0.24 0.93 0\n")
     words = [program, "time", mlff.find_model("water-xs"), str(xyz), "--calls", "200", "--file", str(out)]
-    subprocess.run(words, check=True, capture_output=True)
+    said = json.loads(subprocess.run([*words, "--json"], check=True, capture_output=True).stdout)
     report = mlff.Report.load(out)
+    assert said["us_per_atom"] == pytest.approx(report["us_per_atom"], rel=1e-5)
+    assert said["us_per_atom"] == pytest.approx(1000 * said["mean_ms"] / 3, rel=1e-5)
+    assert said["median_us_per_atom"] == pytest.approx(1000 * said["median_ms"] / 3, rel=1e-5)
     assert "water-xs, 3 atoms, 200 steps" in report.summary()
     assert len(report.latencies) == 200
 

@@ -173,7 +173,7 @@ def described(row, first, n_atoms):
         "median_ms": float(middle),
         "q25_ms": float(low),
         "q75_ms": float(high),
-        "us_per_atom": float(1000 * middle / n_atoms),
+        "median_us_per_atom": float(1000 * middle / n_atoms),
         "speed_up": float(q[1]),
         "speed_up_q25": float(q[0]),
         "speed_up_q75": float(q[2]),
@@ -187,7 +187,7 @@ def table(found):
     for row in found["rows"]:
         quartiles = f"{row['speed_up_q25']:.3g} to {row['speed_up_q75']:.3g}"
         lines.append(
-            f"{row['implementation']:{width}s}{row['median_ms']:12.4g}{row['us_per_atom']:10.4g}"
+            f"{row['implementation']:{width}s}{row['median_ms']:12.4g}{row['median_us_per_atom']:10.4g}"
             f"{row['speed_up']:10.3g}   {quartiles}"
         )
     lines += [f"not measured: {name}: {why}" for name, why in found["skipped"].items()]

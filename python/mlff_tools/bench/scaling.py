@@ -214,7 +214,7 @@ def summarise(args, case, runs):
         "medians_ms": medians,
         "median_ms": time_ms,
         "spread": (max(medians) - min(medians)) / time_ms if len(medians) > 1 else None,
-        "us_per_atom": 1000.0 * time_ms / report["n_atoms"],
+        "median_us_per_atom": 1000.0 * time_ms / report["n_atoms"],
         "steps_per_second": 1000.0 / time_ms,
         "evaluate_ms": pair - (exchange or 0.0) if pair is not None else None,
         "exchange_ms": exchange,

@@ -19,7 +19,7 @@ static const struct {
     {"n_atoms", "atoms", "", 1, 9},
     {"ghosts_per_rank", "ghosts", "per rank", 1, 6},
     {"median_ms", "median", "ms/step", 1, 4},
-    {"us_per_atom", "us/atom", "", 1, 4},
+    {"median_us_per_atom", "median", "us/atom", 1, 4},
     {"replica_steps_per_second", "replica-", "steps/s", 1, 4},
     {"cost_against_one", "one costs", "x alone", 1, 3},
     {"speedup", "speed-up", "", 1, 3},
