@@ -12,12 +12,27 @@ static int print_reports(const cli_options *o, mlffprof_report *const *reports, 
   return status ? cli_fail_report(&error) : CLI_OK;
 }
 
-/* Prints the files of `mlff scaling` and returns the others in `rest`. */
-static int show_scaling(const cli_options *o, cli_options *rest)
+/* Whether a file is a trace, which lies next to reports: a JSON array. */
+static int is_trace(const char *path)
+{
+  FILE *file = fopen(path, "r");
+  char first = 0;
+  if (!file) return 0;
+  const int n = fscanf(file, " %c", &first);
+  fclose(file);
+  return n == 1 && first == '[';
+}
+
+/* Prints the files of `mlff scaling`, passes over traces, and returns the others in `rest`. */
+static int show_others(const cli_options *o, cli_options *rest)
 {
   for (int k = 0; k < o->n_arguments; k++) {
     mlffprof_error error = {.code = MLFFPROF_OK};
     int is_scaling = 0;
+    if (is_trace(o->arguments[k])) {
+      fprintf(stderr, "mlff: %s: a trace, no report; ui.perfetto.dev shows it\n", o->arguments[k]);
+      continue;
+    }
     if (mlffprof_scaling_print(o->arguments[k], stdout, &is_scaling, &error)) return cli_fail_report(&error);
     if (!is_scaling) rest->arguments[rest->n_arguments++] = o->arguments[k];
     if (is_scaling && k + 1 < o->n_arguments) putchar('\n');
@@ -51,7 +66,7 @@ int cli_show(const cli_options *o)
   rest.n_arguments = 0;
   rest.arguments = calloc((size_t) o->n_arguments, sizeof *rest.arguments);
   mlffprof_report **reports = calloc((size_t) o->n_arguments, sizeof *reports);
-  int code = rest.arguments && reports ? show_scaling(o, &rest) : CLI_FAILED;
+  int code = rest.arguments && reports ? show_others(o, &rest) : CLI_FAILED;
   if (!code) code = read_reports(&rest, reports);
   if (!code && rest.n_arguments) code = print_reports(o, reports, rest.n_arguments);
   if (reports) free_reports(reports, rest.n_arguments);

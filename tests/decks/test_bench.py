@@ -320,6 +320,13 @@ def test_system_sizes_are_the_nearest(system):
         assert max(copies) <= 4 * min(copies)
 
 
+def test_other_sizes_are_said(tmp_path, capsys):
+    """Two sizes that are one box; and the names of shipped models stand for the second side, too."""
+    run("--system", "silicon", "--system-sizes", "32,64", "--against", "iron-m", "--list", "--out", tmp_path)
+    said = capsys.readouterr()
+    assert said.err == "mlff bench: silicon has 64 atoms for --system-sizes 32\n" and "error" not in said.out
+
+
 def test_order_is_shuffled_in_rounds():
     """Every round has every case once; rounds differ in order, a seed repeats it; sides of a pair stand together."""
     cases = [

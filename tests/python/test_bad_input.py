@@ -113,7 +113,7 @@ certify water-xs config.yaml -o page.html | certify = {systems: [nothing]} | con
 certify water-xs config.yaml -o page.html --lmp none/lmp || --lmp none/lmp: there is no such program
 certify water-xs config.yaml -o page.html --program none/mlff || the option for the program mlff is 'none/mlff',
 certify broken.yaml config.yaml || broken.yaml: is an incomplete model file: it has no name
-certify config.yaml config.yaml || config.yaml: is not a model file: format is None, expected mlff/1
+certify config.yaml config.yaml || config.yaml: is not a model file of mlff: it has no key format; mlff convert
 certify --page nowhere.json || nowhere.json: No such file or directory
 certify --page water.xyz || water.xyz: not valid JSON: Extra data
 certify --page water_xs_profile.json || water_xs_profile.json: is not a certificate: format is None,
@@ -185,7 +185,7 @@ bench --temperature nan || --temperature: 'nan' is not a list of temperatures in
 bench --temperature -5 || --temperature: '-5' is not a list of temperatures in K, as
 bench --budget nan --list || --budget: 'nan' is not minutes from 0
 bench --var x || --var x: use NAME=VALUE
-bench --against nowhere || --against nowhere: there is no such build folder, plugin or
+bench --against nowhere || --against: no build folder, plugin or model: there is not a model file nowhere
 bench --reference nothing || nothing.yaml, and no model nothing; there are:
 bench --targets nowhere.yaml || there is no file of targets nowhere.yaml
 bench --lmp none || --lmp none: there is no such program

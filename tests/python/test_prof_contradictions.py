@@ -58,6 +58,15 @@ def test_reports_of_the_repository():
         profiles.read(path)
 
 
+def test_traces_among_reports(tmp_path):
+    """`mlff show reports/*.json`, where a job has left its trace as well."""
+    report, trace = os.path.join(ROOT, "benchmarks", "results", "water_xs_profile.json"), tmp_path / "s.trace.json"
+    trace.write_text('[\n{"name": "pair", "ph": "X"}\n]\n')
+    done, alone = mlff("show", str(trace), report), mlff("show", report)
+    assert (done.returncode, done.stdout) == (0, alone.stdout)
+    assert done.stderr == f"mlff: {trace}: a trace, no report; ui.perfetto.dev shows it\n"
+
+
 def place(report, key):
     block = report
     *blocks, name = key.split(".")

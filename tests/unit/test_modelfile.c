@@ -317,7 +317,7 @@ typedef struct damage {
 
 static const damage damages[] = {
     {"format: mlff/1", "format: mlff/2", "format", "reads 'mlff/1'"},
-    {"format: mlff/1\n", "", NULL, "key 'format' is missing"},
+    {"format: mlff/1\n", "", NULL, "it has no key 'format'; 'mlff convert' makes one"},
     {"name: test", "name: [test]", "name", "must be a value, not a sequence"},
     {"name: test", "name: ''", "name", "is empty"},
     {"name: test", "nome: test", NULL, "key 'name' is missing"},

@@ -4,6 +4,7 @@ import dataclasses
 import fnmatch
 import functools
 import os
+import sys
 
 from .. import FILES
 from ..model import modelfile
@@ -226,8 +227,12 @@ def chosen(args):
     if args.system_sizes:
         for system in args.systems or ["water"]:
             for n in args.system_sizes:
+                copies = copies_for(system, n)
+                made = SYSTEMS[system][1] * copies[0] * copies[1] * copies[2]
+                if made != n:
+                    print(f"mlff bench: {system} has {made} atoms for --system-sizes {n}", file=sys.stderr)
                 for protocol in args.protocols or ["nvt"]:
-                    cases += _of(system, "small", protocol, args, models, copies_for(system, n))
+                    cases += _of(system, "small", protocol, args, models, copies)
     elif explicit:
         for system in args.systems or ["water"]:
             for size in args.sizes or SIZES:

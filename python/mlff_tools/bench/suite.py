@@ -405,7 +405,10 @@ def _check_against(args):
     if not args.against:
         return
     if not os.path.exists(args.against):
-        raise LammpsError(f"--against {args.against}: there is no such build folder, plugin or model file")
+        try:
+            args.against = modelfile.find_model(args.against)
+        except modelfile.ModelError as e:
+            raise LammpsError(f"--against: no build folder, plugin or model: {e}") from e
     plugin = args.sides[""]["plugin"]
     if args.against.endswith((".yaml", ".yml")):
         args.models.append(os.path.abspath(args.against))

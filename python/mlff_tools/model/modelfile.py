@@ -610,8 +610,13 @@ def load_yaml(path):
 def read_head(path):
     """The header of a model file. ModelError if it is not one, or if its hash does not match."""
     head, found = _parse(path)
-    if head.get("format") != FORMAT:
-        raise ModelError(f"{path}: is not a model file: format is {head.get('format')!r}, expected {FORMAT}")
+    if "format" not in head:
+        raise ModelError(
+            f"{path}: is not a model file of mlff: it has no key format; mlff convert makes one from a model of "
+            "another package"
+        )
+    if head["format"] != FORMAT:
+        raise ModelError(f"{path}: is not a model file: format is {head['format']!r}, expected {FORMAT}")
     for key in ("name", "architecture", "elements", "cutoff", "weights", "domain"):
         if key not in head:
             raise ModelError(f"{path}: is an incomplete model file: it has no {key}")

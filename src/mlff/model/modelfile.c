@@ -147,6 +147,10 @@ static mlff_status open_file(const char *path, const char *yaml, size_t yaml_siz
                      format_key);
   f->used = mlff_arena_alloc(f->arena, (size_t) f->n_nodes, 1);
   if (!f->used) return mlff_fail(error, MLFF_E_NOMEM, "%s: out of memory", path);
+  if (!mlff_yaml_has(f->root, "format"))
+    return mlff_yaml_fail(f, f->root, error,
+                          "is not a model file of mlff: it has no key 'format'; 'mlff convert' makes one from a "
+                          "model of another package [mlff-23]");
   MLFF_TRY(mlff_yaml_string(f, f->root, "format", &format, error));
   if (strcmp(format, format_key))
     return mlff_yaml_fail(f, mlff_yaml_find(f->root, "format"), error,
