@@ -1,8 +1,10 @@
 """The commands of mlff_tools start as the documentation writes them, from any folder and with nothing else than
 .venv."""
 
+import json
 import os
 import subprocess
+import sys
 
 import processes
 import pytest
@@ -140,3 +142,30 @@ def test_completion(typed, offered):
     )
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
     assert (done.stdout.strip(), done.stderr) == (offered, "")
+
+
+def roofs(core):
+    """Multiply-adds per second of each kernel path and precision, measured on one core."""
+    words = [MLFF, "check", "--roof", "--json", "/dev/stdout"]
+    done = subprocess.run(words, capture_output=True, check=True, preexec_fn=lambda: os.sched_setaffinity(0, {core}))
+    text = done.stdout.decode()
+    found = json.loads(text[text.index("{") : text.rindex("}") + 1])["roofs"]
+    return {(r["kernels"], r["precision"]): r["gflops"] for r in found}
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="processes cannot be kept on a core here")
+def test_roofs_of_a_busy_core():
+    """Two other processes on the same core take two thirds of its time, and nothing off its peak rates."""
+    core = min(os.sched_getaffinity(0))
+    spin = [sys.executable, "-c", f"import os; os.sched_setaffinity(0, {{{core}}})\nwhile True: pass"]
+    quiet = roofs(core)
+    others = [subprocess.Popen(spin) for _ in range(2)]
+    try:
+        busy = roofs(core)
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
+    assert busy.keys() == quiet.keys() and len(busy) >= 2
+    for key, value in busy.items():
+        assert value > 0.6 * quiet[key], (key, value, quiet[key])
