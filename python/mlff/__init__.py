@@ -4,6 +4,7 @@
     result = model.evaluate(symbols, positions, cell)      energy, forces, stress, ...
     atoms.calc = mlff.ase.MLFF("water-mbpol-xs")           an ASE calculator (import mlff.ase)
     report = mlff.Report.load("profile.json")              a report of fix mlffprof
+    report = mlff.profile(calculator, atoms)               the same of an ASE calculator
 
 Units: Angstrom, eV, eV/Angstrom. docs/python.md has examples, accuracy and limits.
 """
@@ -13,6 +14,7 @@ import importlib
 from .domain import DomainError, DomainWarning
 from .library import Error, ModelWarning
 from .model import Model, Result, find_model, model_names
+from .profiling import compare, profile
 from .report import Report
 
 __version__ = "0.1.0"
@@ -24,8 +26,10 @@ __all__ = [
     "ModelWarning",
     "Report",
     "Result",
+    "compare",
     "find_model",
     "model_names",
+    "profile",
 ]
 
 

@@ -185,6 +185,63 @@ class CXyzFrame(ctypes.Structure):
     ]
 
 
+class CProfileOptions(ctypes.Structure):
+    _fields_ = [
+        *((k, c_char_p) for k in ("name", "model_name", "device", "ensemble", "notes", "timestamp")),
+        ("n_atoms", c_int64),
+        ("n_warmup", c_int64),
+        ("n_ranks", c_int),
+        ("lj_units", c_int),
+        ("n_exact", c_int64),
+        ("n_latencies", c_int),
+        ("n_series", c_int),
+        ("n_slow_steps", c_int),
+        ("components", c_void_p),
+        ("n_components", c_int),
+        ("reference", c_char_p),
+        ("elements", POINTER(c_char_p)),
+        ("n_elements", c_int),
+        ("explosion_temperature", c_double),
+        ("explosion_energy", c_double),
+        ("memory_tolerance_mb", c_double),
+    ]
+
+
+class CStep(ctypes.Structure):
+    _fields_ = [
+        ("step", c_int64),
+        ("seconds", c_double),
+        ("dt_ps", c_double),
+        ("n_atoms", c_int64),
+        ("tags", c_uint),
+        ("slowest_rank", c_int),
+        ("components", c_void_p),
+        ("flop", c_void_p),
+        ("bytes", c_void_p),
+        ("busy_most", c_double),
+        ("busy_mean", c_double),
+        ("atoms_most", c_int64),
+    ]
+
+
+class CMemorySample(ctypes.Structure):
+    _fields_ = [
+        (k, c_int64)
+        for k in (
+            "step",
+            "host_bytes",
+            "host_peak_bytes",
+            "device_bytes",
+            "host_reference_bytes",
+            "device_reference_bytes",
+        )
+    ]
+
+
+class CRatio(ctypes.Structure):
+    _fields_ = [*((k, c_double) for k in ("ratio", "low", "high", "p")), ("n_a", c_int), ("n_b", c_int)]
+
+
 PERIODIC = 2  # MLFF_BOUNDARY_PERIODIC
 N_WATCHED = 8  # MLFF_N_WATCHED
 VERDICT_STOP = 2  # MLFF_VERDICT_STOP
@@ -200,6 +257,14 @@ STRUCTURES = {
     "mlff_xyz_key": CXyzKey,
     "mlff_xyz_column": CXyzColumn,
     "mlff_xyz_frame": CXyzFrame,
+}
+
+# Of mlffprof.h, whose sizes the library does not know.
+PROFILE_STRUCTURES = {
+    "mlffprof_options": CProfileOptions,
+    "mlffprof_step": CStep,
+    "mlffprof_memory_sample": CMemorySample,
+    "mlffprof_ratio": CRatio,
 }
 
 # Bits of mlff_info.traits.
@@ -247,6 +312,15 @@ FUNCTIONS = {
     "mlff_xyz_close": (None, (c_void_p,)),
     "mlffprof_report_read": (c_int, (c_char_p, POINTER(c_void_p), POINTER(CError))),
     "mlffprof_report_free": (None, (c_void_p,)),
+    "mlffprof_report_write": (c_int, (c_void_p, c_char_p, POINTER(CError))),
+    "mlffprof_recorder_create": (c_int, (POINTER(CProfileOptions), POINTER(c_void_p), POINTER(CError))),
+    "mlffprof_recorder_free": (None, (c_void_p,)),
+    "mlffprof_recorder_step": (c_int, (c_void_p, POINTER(CStep), POINTER(CError))),
+    "mlffprof_recorder_memory": (c_int, (c_void_p, POINTER(CMemorySample), POINTER(CError))),
+    "mlffprof_recorder_context": (c_int, (c_void_p, c_char_p, c_char_p, POINTER(CError))),
+    "mlffprof_recorder_report": (c_int, (c_void_p, POINTER(c_void_p), POINTER(CError))),
+    "mlffprof_host_memory": (c_int, (POINTER(c_int64), POINTER(c_int64), POINTER(CError))),
+    "mlffprof_compare_latency": (c_int, (c_void_p, c_void_p, c_char_p, POINTER(CRatio), POINTER(CError))),
 }
 
 

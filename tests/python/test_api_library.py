@@ -13,6 +13,7 @@ from mlff import library
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 HEADERS = [os.path.join(ROOT, "include", "mlff", name) for name in ("mlff.h", "mlff_watch.h", "mlff_xyz.h")]
+PROFILES = os.path.join(ROOT, "include", "mlff", "mlffprof.h")
 
 
 def text_of(*path):
@@ -26,17 +27,19 @@ def compiled(tmp_path, body):
         pytest.skip("no C compiler (cc)")
     source, program = tmp_path / "print.c", tmp_path / "print"
     source.write_text(
-        '#include "mlff/mlff_watch.h"\n#include "mlff/mlff_xyz.h"\nint main(void)\n{\n' + body + "  return 0;\n}\n"
+        '#include "mlff/mlff_watch.h"\n#include "mlff/mlff_xyz.h"\n#include "mlff/mlffprof.h"\nint main(void)\n{\n'
+        + body
+        + "  return 0;\n}\n"
     )
     include = os.path.join(ROOT, "include")
     subprocess.run(["cc", "-std=c11", f"-I{include}", str(source), "-o", str(program)], check=True)
     return subprocess.run([str(program)], check=True, capture_output=True, text=True).stdout.split()
 
 
-@pytest.mark.parametrize("name", library.STRUCTURES)
+@pytest.mark.parametrize("name", {**library.STRUCTURES, **library.PROFILE_STRUCTURES})
 def test_layout(name, tmp_path):
     """Sizes and places of all fields are those of the compiler, and no field is missing."""
-    structure = library.STRUCTURES[name]
+    structure = {**library.STRUCTURES, **library.PROFILE_STRUCTURES}[name]
     fields = [field for field, _ in structure._fields_]
     print_all = f'  printf("%zu\\n", sizeof({name}));\n'
     for field in fields:
@@ -45,7 +48,9 @@ def test_layout(name, tmp_path):
     here = [(getattr(structure, field).offset, getattr(structure, field).size) for field in fields]
     assert list(zip(rest[::2], rest[1::2])) == here
     assert size == __import__("ctypes").sizeof(structure)
-    declared = re.search(rf"typedef struct {name} \{{(.*?)\n\}} {name};", "".join(map(text_of, HEADERS)), re.S)[1]
+    declared = re.search(
+        rf"typedef struct {name} \{{(.*?)\n\}} {name};", "".join(map(text_of, [*HEADERS, PROFILES])), re.S
+    )[1]
     declared = re.sub(r"/\*.*?\*/", "", declared, flags=re.S)
     declared = re.sub(r"\([^()]*,[^()]*\)", "()", declared)  # of functions
     assert sum(len(line.split(",")) for line in declared.split(";") if line.strip()) == len(fields)
@@ -70,7 +75,10 @@ def test_only_the_api_shows():
     done = subprocess.run(["nm", "-D", "--defined-only", path], check=True, capture_output=True, text=True)
     found = {line.split()[-1] for line in done.stdout.splitlines() if line.strip()}
     declared = set(re.findall(r"^MLFF_API [^;(]*?(mlff_\w+)\(", "".join(map(text_of, HEADERS)), re.M))
-    assert found == declared | {"mlffprof_report_read", "mlffprof_report_free"} and len(found) > 30
+    profiles = set(re.findall(r"^MLFFPROF_API [^;(]*?(mlffprof_\w+)\(", text_of(PROFILES), re.M))
+    others = {"mlffprof_host_memory", "mlffprof_compare_latency"}
+    assert found == declared | {f for f in profiles if re.match("mlffprof_(report|recorder)_", f)} | others
+    assert len(found) > 30
 
 
 OTHER = """
