@@ -118,12 +118,15 @@ def test_example(tmp_path):
 
 
 def test_page(tmp_path):
-    """The first two examples of docs/python.md."""
+    """The first two examples of docs/python.md, and that of profiles."""
     pytest.importorskip("ase", reason="ASE is not installed: scripts/setup.sh test")
     with open(os.path.join(helpers.ROOT, "docs", "python.md"), encoding="utf-8") as f:
         blocks = [part.split("```")[0] for part in f.read().split("```python\n")[1:]]
     out = run(["-c", blocks[0] + blocks[1]], tmp_path)
     assert out.startswith("0.0089") and "BFGS:" in out, out
+    (block,) = (b for b in blocks if "mlff.profile(" in b)
+    lines = run(["-c", "import mlff\n" + block], tmp_path).splitlines()
+    assert "95 % interval" in lines[0] and lines[2].startswith("EMT "), lines
 
 
 LAMMPSLIB = """
