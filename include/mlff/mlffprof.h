@@ -183,6 +183,8 @@ typedef struct mlffprof_step {
   /* [n_components] floating-point operations, and bytes read and written, means over ranks; 0 = not counted; NULL =
    * none counted. */
   const double *flop, *bytes;
+  /* Processor time of the thread that steps, mean over ranks; 0 = not measured. */
+  double cpu_seconds;
   /* Seconds of work without waiting: maximum and mean over ranks; 0 = not measured. */
   double busy_most, busy_mean;
   /* Maximum over ranks; 0 = unknown. */
@@ -353,6 +355,8 @@ MLFFPROF_API mlffprof_status mlffprof_recorder_time(mlffprof_recorder *recorder,
 
 /* Monotonic clock, seconds. */
 MLFFPROF_API double mlffprof_seconds(void);
+/* Processor time of the calling thread, seconds; 0 where the system does not tell. A call takes 0.2 us. */
+MLFFPROF_API double mlffprof_cpu_seconds(void);
 /* Resident set of this process and its peak, bytes; either pointer may be NULL. MLFFPROF_E_UNSUPPORTED, and
  * MLFFPROF_UNKNOWN in both, if the system does not provide them. */
 MLFFPROF_API mlffprof_status mlffprof_host_memory(int64_t *resident, int64_t *peak, mlffprof_error *error);
@@ -601,6 +605,9 @@ MLFFPROF_API mlffprof_status mlffprof_report_targets(mlffprof_report *report, co
 MLFFPROF_API mlffprof_status mlffprof_compare_print(const mlffprof_report *a, const mlffprof_report *b, FILE *out,
                                                     mlffprof_error *error);
 
+/* 1 where wall times of a run on a CPU are in doubt: another program had the processor for more than a tenth of the
+ * time, or in steps of more than a twentieth of it. */
+MLFFPROF_API int mlffprof_is_disturbed(const mlffprof_report *report);
 /* Speed-up of B over A: ratio of the median times per step and atom. NaN = not measured. */
 MLFFPROF_API double mlffprof_speed_up(const mlffprof_report *a, const mlffprof_report *b);
 /* Compares n_reports >= 1 reports with the first: speed-up with its 95 % interval, test, memory, errors. */

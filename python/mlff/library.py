@@ -218,6 +218,7 @@ class CStep(ctypes.Structure):
         ("components", c_void_p),
         ("flop", c_void_p),
         ("bytes", c_void_p),
+        ("cpu_seconds", c_double),
         ("busy_most", c_double),
         ("busy_mean", c_double),
         ("atoms_most", c_int64),

@@ -61,8 +61,8 @@ class _Recorder:
     def __exit__(self, *_):
         self.c.mlffprof_recorder_free(self.handle)
 
-    def step(self, number, seconds, n_atoms):
-        step = CStep(step=number, seconds=seconds, n_atoms=n_atoms)
+    def step(self, number, seconds, cpu_seconds, n_atoms):
+        step = CStep(step=number, seconds=seconds, cpu_seconds=cpu_seconds, n_atoms=n_atoms)
         _check(self.c.mlffprof_recorder_step(self.handle, ctypes.byref(step), self.error), self.error)
 
     def memory(self, number):
@@ -124,10 +124,10 @@ def profile(
             frame = frames[k % len(frames)]
             if len(frames) == 1:
                 frame.positions = place + (-1) ** k * move
-            begin = time.perf_counter()
+            cpu, begin = time.thread_time(), time.perf_counter()
             frame.get_forces(apply_constraint=False)
             frame.get_potential_energy()
-            recorder.step(k, time.perf_counter() - begin, len(frame))
+            recorder.step(k, time.perf_counter() - begin, time.thread_time() - cpu, len(frame))
             if memory_every and k % memory_every == 0:
                 recorder.memory(k)
         if file is not None:

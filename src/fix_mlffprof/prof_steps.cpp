@@ -32,7 +32,8 @@ static constexpr double LONG = 200e-6, TIME_SLICE = 50e-6;    // s; no process r
 ProfSteps::ProfSteps(LAMMPS *lammps) :
     Pointers(lammps), engine(nullptr), opened(false), timed(false), compares(false), open_step(-1), start(0.0),
     dt_ps(0.0), busy_before(0.0), fix_seconds(0.0), fix_modify(0.0), fix_output(0.0), batch_seconds(0.0),
-    mean_seconds(0.0), fastest(0.0), growths(0), builds(0), seen{}, n_unseen(0), box{}, open_tags(0), batch(1)
+    mean_seconds(0.0), fastest(0.0), cpu_before(0.0), own_seconds(0.0), growths(0), builds(0), seen{},
+    n_unseen(0), box{}, open_tags(0), batch(1)
 {
 }
 
@@ -148,6 +149,10 @@ ProfSteps::Processor ProfSteps::read_processor(double now)
 void ProfSteps::open(bigint number, double now)
 {
   if (n_unseen < 0) seen = read_processor(now);
+  if (latency.empty()) {
+    cpu_before = mlffprof_cpu_seconds();
+    own_seconds = 0.0;
+  }
   n_unseen = std::max(0, n_unseen);
   opened = true;
   open_step = number;
@@ -161,6 +166,7 @@ void ProfSteps::open(bigint number, double now)
 void ProfSteps::add_own(double seconds, bool in_modify)
 {
   if (opened) fix_seconds += seconds;
+  own_seconds += seconds;
   if (in_modify)
     fix_modify += seconds;
   else
@@ -251,13 +257,24 @@ void ProfSteps::gather()
   MPI_Reduce(sums.data(), all_sums.data(), n_sums, MPI_DOUBLE, MPI_SUM, 0, world);
 }
 
+/* Processor time of the batch over its wall time, that of its steps and of this fix, mean of the ranks: a reading in
+ * every step would cost half a microsecond. */
+double ProfSteps::cpu_share(double wall) const
+{
+  const double mine = mlffprof_cpu_seconds() - cpu_before;
+  double all = mine;
+  if (comm->nprocs > 1) MPI_Reduce(&mine, &all, 1, MPI_DOUBLE, MPI_SUM, 0, world);
+  return wall > 0.0 ? all / comm->nprocs / (wall + own_seconds) : 0.0;
+}
+
 /* Step k of the batch over all ranks: longest time, mean components, busiest rank. */
-mlffprof_step ProfSteps::step_of(size_t k, std::vector<double> &values) const
+mlffprof_step ProfSteps::step_of(size_t k, double share, std::vector<double> &values) const
 {
   const int n_ranks = comm->nprocs;
   mlffprof_step step = {};
   step.step = numbers[k];
   step.seconds = most_latency[k].value;
+  step.cpu_seconds = share * step.seconds;
   step.dt_ps = dt_ps;
   step.n_atoms = atom->natoms;
   step.tags = static_cast<unsigned>(all_tags[k]);
@@ -288,6 +305,9 @@ std::string ProfSteps::flush(mlffprof_recorder *recorder)
   std::string problem;
   if (latency.empty()) return problem;
   gather();
+  double wall = 0.0;
+  for (const Ranked &step : most_latency) wall += step.value;
+  const double share = cpu_share(wall);
   mean_seconds = batch_seconds / static_cast<double>(latency.size());
   fastest = std::min_element(latency.begin(), latency.end(), [](const Ranked &a, const Ranked &b) {
               return a.value < b.value;
@@ -295,7 +315,7 @@ std::string ProfSteps::flush(mlffprof_recorder *recorder)
   batch_seconds = 0.0;
   std::vector<double> values(3 * parts.size());
   for (size_t k = 0; recorder && k < latency.size(); k++) {
-    const mlffprof_step step = step_of(k, values);
+    const mlffprof_step step = step_of(k, share, values);
     mlffprof_error trouble = {};
     if (mlffprof_recorder_step(recorder, &step, &trouble) && problem.empty()) problem = trouble.text;
   }

@@ -71,7 +71,8 @@ class ProfSteps : protected Pointers {
   bool opened, timed, compares;    // the timers of LAMMPS are on; the busiest rank is known
   bigint open_step;
   double start, dt_ps, busy_before, fix_seconds, fix_modify, fix_output, batch_seconds;
-  double mean_seconds, fastest;                    // of the last batch
+  double mean_seconds, fastest;      // of the last batch
+  double cpu_before, own_seconds;    // of the batch: processor time at its start, wall time of this fix in it
   std::vector<double> start_values, now_values;    // [3 parts] readings at start and end of the step
   int64_t growths;
   bigint builds;
@@ -98,7 +99,8 @@ class ProfSteps : protected Pointers {
   static Processor read_processor(double now);
   bool was_preempted(double now);
   void gather();
-  mlffprof_step step_of(size_t k, std::vector<double> &values) const;
+  double cpu_share(double wall) const;
+  mlffprof_step step_of(size_t k, double share, std::vector<double> &values) const;
 };
 
 }    // namespace LAMMPS_NS

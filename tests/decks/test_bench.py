@@ -210,8 +210,29 @@ def test_against_is_interleaved(tmp_path, capsys):
         [read(out / "runs" / f"benzene_gas-small-nve-water_benzene_student-{s}.r{k}.json") for k in (1, 2)]
         for s in "AB"
     ]
-    ratios = [b["median_latency_ms"] / a["median_latency_ms"] for a, b in zip(*files)]
+    ratios = [b[case["by"]] / a[case["by"]] for a, b in zip(*files)]
     assert case["ratio"] == pytest.approx(np.median(ratios)) and case["ratio_min"] == min(ratios)
+
+
+def test_ratios_of_disturbed_runs_are_of_processor_times():
+    """Wall times of B are eight times as long as those of the processor, because other programs had it."""
+
+    def row(wall, cpu, disturbed):
+        return {
+            **{"work": "w", "n_atoms": 10, "file": "f", "median_ms": wall, "medians_ms": [wall, wall, wall]},
+            **{"cpus_ms": [cpu, cpu, cpu], "disturbed": disturbed},
+        }
+
+    (case,) = bench_results.compare([row(4.0, 3.9, 0)], [row(8.0, 1.0, 2)], "a", "b")["cases"]
+    assert (case["by"], case["wall_ratio"], case["disturbed"]) == ("cpu_ms", 2.0, 2)
+    assert case["speedup"] == pytest.approx(3.9)
+    text = bench_results.comparison_text({"a": "a", "b": "b", "cases": [case]})
+    assert "speed-up 3.90x   DISTURBED in 2 runs: by processor time; wall 0.50x" in text
+    (case,) = bench_results.compare([row(4.0, 3.9, 0)], [row(2.0, 1.9, 0)], "a", "b")["cases"]
+    assert (case["by"], case["speedup"]) == ("median_latency_ms", 2.0)
+    (case,) = bench_results.compare([row(4.0, None, 1)], [row(2.0, 1.9, 0)], "a", "b")["cases"]
+    assert (case["by"], case["cpu_ratio"]) == ("median_latency_ms", None)
+    assert "in doubt" in bench_results.comparison_text({"a": "a", "b": "b", "cases": [case]})
 
 
 def test_a_failing_run_is_one_error(tmp_path, capsys):

@@ -43,6 +43,34 @@ def test_times_are_those_of_lammps(tmp_path):
     assert report["context"]["setup_s"] > 0
 
 
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="processes cannot be kept on a core here")
+def test_processor_time_of_a_busy_core(tmp_path):
+    """Two other processes on the core: wall times are two to four times as long, the processor time of a step is not,
+    and the report says that the run was disturbed."""
+    core, deck = min(os.sched_getaffinity(0)), argon(prof("file r.json warmup 20"), "run 2000", n=4)
+    spin = [sys.executable, "-c", f"import os; os.sched_setaffinity(0, {{{core}}})\nwhile True: pass"]
+    before, found = os.sched_getaffinity(0), []
+    os.sched_setaffinity(0, {core})
+    try:
+        for n in (0, 2):
+            others = [subprocess.Popen(spin) for _ in range(n)]
+            try:
+                launch(deck, str(tmp_path))
+            finally:
+                for other in others:
+                    other.kill()
+                    other.wait()
+            found.append(load(tmp_path))
+    finally:
+        os.sched_setaffinity(0, before)
+    quiet, busy = found
+    assert busy["cpu_share"] < 0.6 and busy["mean_latency_ms"] > 1.6 * busy["cpu_ms"]
+    assert 0.7 < busy["cpu_ms"] / quiet["cpu_ms"] < 1.5, (busy["cpu_ms"], quiet["cpu_ms"])
+    close(busy["cpu_ms"], busy["cpu_share"] * busy["mean_latency_ms"], 1e-6 * busy["cpu_ms"], "share of the mean")
+    shown = subprocess.run([os.environ["MLFF"], "show", "r.json"], cwd=tmp_path, capture_output=True, text=True)
+    assert "DISTURBED: other programs had the processor" in shown.stdout
+
+
 def test_components_are_the_whole(tmp_path):
     """The components of a step add up to the step. The clock counts its readings, so nothing depends on the load."""
     launch(argon(prof("file r.json warmup 0 memory no"), "run 300", n=4), str(tmp_path), env=preload("counting_clock"))

@@ -185,7 +185,7 @@ bench --temperature nan || --temperature: 'nan' is not a list of temperatures in
 bench --temperature -5 || --temperature: '-5' is not a list of temperatures in K, as
 bench --budget nan --list || --budget: 'nan' is not minutes from 0
 bench --var x || --var x: use NAME=VALUE
-bench --against nowhere || --against: no build folder, plugin or model: there is not a model file nowhere
+bench --against nowhere || --against nowhere: no build folder, plugin or model: there is not a model file
 bench --reference nothing || nothing.yaml, and no model nothing; there are:
 bench --targets nowhere.yaml || there is no file of targets nowhere.yaml
 bench --lmp none || --lmp none: there is no such program

@@ -133,6 +133,56 @@ START_TEST(comparison_shows_both)
 }
 END_TEST
 
+static mlffprof_report *report_with_cpu(double seconds, double cpu_seconds, unsigned tags, const char *device)
+{
+  mlffprof_recorder *r = NULL;
+  prof_ok(mlffprof_recorder_create(&(mlffprof_options){.n_atoms = 10, .device = device}, &r, &error), error);
+  for (int k = 0; k < 100; k++) {
+    const mlffprof_step s = {.step = k, .seconds = seconds, .cpu_seconds = cpu_seconds, .tags = k % 10 ? 0 : tags};
+    prof_ok(mlffprof_recorder_step(r, &s, &error), error);
+  }
+  mlffprof_report *p = prof_finish(r);
+  mlffprof_recorder_free(r);
+  return p;
+}
+
+/* Wall times of a busy processor are called so, alone and in comparisons, which give the ratio of processor times. */
+START_TEST(disturbed_runs)
+{
+  static const struct {
+    double cpu_ms;
+    unsigned tags;
+    const char *device;
+    int disturbed;
+  } cases[] = {{3.9, 0, "cpu", 0},    {3.5, 0, "cpu", 1}, {3.9, MLFFPROF_TAG_PREEMPTED, "cpu", 1},
+               {1.0, 0, "cuda:0", 0}, {3.5, 0, NULL, 1},  {0, 0, "cpu", 0}};
+  for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+    mlffprof_report *p = report_with_cpu(4e-3, 1e-3 * cases[k].cpu_ms, cases[k].tags, cases[k].device);
+    ck_assert_int_eq(mlffprof_is_disturbed(p), cases[k].disturbed);
+    if (cases[k].cpu_ms > 0)
+      near_one(p->cpu_ms, cases[k].cpu_ms, 1e-9);
+    else
+      prof_unmeasured(p->cpu_ms);
+    mlffprof_report_free(p);
+  }
+  mlffprof_report *a = report_with_cpu(4e-3, 3.9e-3, 0, "cpu"), *b = report_with_cpu(8e-3, 1.3e-3, 0, "cpu");
+  char *text = NULL;
+  size_t size = 0;
+  FILE *out = open_memstream(&text, &size);
+  ck_assert_ptr_nonnull(out);
+  prof_ok(mlffprof_compare_print(a, b, out, &error), error);
+  prof_ok(mlffprof_compare_print(a, a, out, &error), error);
+  fclose(out);
+  const char *said = strstr(text, "DISTURBED: other programs had the processor in 1 of 2 runs");
+  ck_assert_ptr_nonnull(said);
+  ck_assert_ptr_nonnull(strstr(said, "B takes 0.3333 times the processor time of A per step: 3 times the speed"));
+  ck_assert_ptr_null(strstr(said + 1, "DISTURBED"));
+  free(text);
+  mlffprof_report_free(a);
+  mlffprof_report_free(b);
+}
+END_TEST
+
 /* Each report against the first, per atom: half the time is twice the speed for the same atoms, and none for half. */
 START_TEST(many_against_the_first)
 {
@@ -424,6 +474,7 @@ static Suite *suite(void)
   tcase_add_test(t, intervals_cover);
   tcase_add_test(t, not_enough_samples);
   tcase_add_test(t, comparison_shows_both);
+  tcase_add_test(t, disturbed_runs);
   tcase_add_test(t, many_against_the_first);
   tcase_add_test(t, several_runs_a_side);
   tcase_add_test(t, sides_are_shown);

@@ -83,6 +83,17 @@ def get(report, *keys):
     return report
 
 
+def is_disturbed(report):
+    """Whether other programs had the processor for more than a tenth of the time, or in steps of more than a twentieth
+    of it, so that wall times are in doubt; never on a device, for which a processor waits. Twin:
+    mlffprof_is_disturbed."""
+    if (report.get("device") or "cpu") != "cpu":
+        return False
+    preempted = (t.get("share") for t in report.get("tags") or [] if t.get("name") == "preempted")
+    share = number(report.get("cpu_share"))
+    return (share is not None and share < 0.9) or any((number(s) or 0) > 0.05 for s in preempted)
+
+
 def batched_speedups(medians):
     """[(atoms, copies, speed-up)] of {atoms: time of a step}: n copies in one run against n runs of the smallest."""
     if len(medians) < 2:

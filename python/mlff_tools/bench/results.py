@@ -52,6 +52,8 @@ def summarise(case, reports):
         "file": f"runs/{case.name}.r{chosen + 1}.json",
         "medians_ms": medians,
         "median_ms": median(medians),
+        "cpus_ms": [profiles.number(r.get("cpu_ms")) for r in reports],
+        "disturbed": sum(map(profiles.is_disturbed, reports)),
         "spread": (max(medians) - min(medians)) / median(medians) if len(medians) > 1 and median(medians) > 0 else None,
         "repeats": len(medians),
         "interval": noise.interval(medians),
@@ -133,14 +135,19 @@ def notes_text(rows):
 
 
 def compare(a_rows, b_rows, a, b):
-    """Ratios of B to A for work that both did, round by round."""
+    """Ratios of B to A for work that both did, round by round: of the medians of wall times, or where other programs
+    disturbed a run, of processor times."""
     by_work = {row["work"]: row for row in a_rows}
     cases = []
     for row in b_rows:
         other = by_work.get(row["work"])
         if other is None:
             continue
-        ratios = [y / x for x, y in zip(other["medians_ms"], row["medians_ms"])]
+        n_disturbed, cpus = other["disturbed"] + row["disturbed"], [other["cpus_ms"], row["cpus_ms"]]
+        of_cpu = [y / x for x, y in zip(*cpus) if x and y]
+        of_wall = [y / x for x, y in zip(other["medians_ms"], row["medians_ms"])]
+        by_cpu = bool(n_disturbed) and len(of_cpu) == len(of_wall)
+        ratios = of_cpu if by_cpu else of_wall
         cases.append(
             {
                 "work": row["work"],
@@ -154,22 +161,34 @@ def compare(a_rows, b_rows, a, b):
                 "ratio_max": max(ratios),
                 "speedup": 1 / median(ratios),
                 "rounds": len(ratios),
+                "disturbed": n_disturbed,
+                "by": "cpu_ms" if by_cpu else "median_latency_ms",
+                "wall_ratio": median(of_wall),
+                "cpu_ratio": median(of_cpu) if of_cpu else None,
             }
         )
     return {
         "format": "mlff-comparison/1",
         "a": a,
         "b": b,
-        "ratio_of": "median_latency_ms, B / A, within each round",
+        "ratio_of": "median_latency_ms, B / A, within each round; cpu_ms where a run was disturbed (by)",
         "cases": cases,
     }
+
+
+def doubt(case):
+    """What a line of a comparison says where other programs had the processor."""
+    if not case["disturbed"]:
+        return ""
+    means = "by processor time" if case["by"] == "cpu_ms" else "in doubt"
+    return f"   DISTURBED in {case['disturbed']} runs: {means}; wall {1 / case['wall_ratio']:.2f}x"
 
 
 def comparison_text(comparison):
     head = f"\n{comparison['b']} against {comparison['a']}: time per step B / A, median over rounds [lowest, highest]"
     lines = [
         f"  {c['work']:34s} {c['ratio']:7.3f}  [{c['ratio_min']:.3f}, {c['ratio_max']:.3f}]   speed-up "
-        f"{c['speedup']:.2f}x"
+        f"{c['speedup']:.2f}x{doubt(c)}"
         for c in comparison["cases"]
     ]
     return "\n".join([head, *lines])

@@ -408,7 +408,7 @@ def _check_against(args):
         try:
             args.against = modelfile.find_model(args.against)
         except modelfile.ModelError as e:
-            raise LammpsError(f"--against: no build folder, plugin or model: {e}") from e
+            raise LammpsError(f"--against {args.against}: no build folder, plugin or model: {e}") from e
     plugin = args.sides[""]["plugin"]
     if args.against.endswith((".yaml", ".yml")):
         args.models.append(os.path.abspath(args.against))

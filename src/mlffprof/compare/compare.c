@@ -139,7 +139,8 @@ static void print_side_by_side(const mlffprof_report *a, const mlffprof_report *
 {
   static const struct {
     const char *metric, *unit, *lj_unit;
-  } rows[] = {{"cv", "", ""},
+  } rows[] = {{"cpu_ms", "", ""},
+              {"cv", "", ""},
               {"us_per_atom", "", ""},
               {"steps_per_second", "", ""},
               {"ns_per_day", "", ""},
@@ -198,6 +199,7 @@ mlffprof_status mlffprof_compare_print(const mlffprof_report *a, const mlffprof_
   if (ratio > 0)
     fprintf(out, "\nB takes %s times as long as A per step (median): %s times the speed\n", cell(&c, ratio, 4),
             cell(&c, 1 / ratio, 4));
+  mlffprof_print_disturbance(out, (const mlffprof_report *const[]){a, b}, 2);
   fputs(
       "\nOne run each: how much runs of the same program differ from each other is not known from them, so this "
       "proves\n"
@@ -207,6 +209,28 @@ mlffprof_status mlffprof_compare_print(const mlffprof_report *a, const mlffprof_
 }
 
 /* ---- many reports against the first ------------------------------------------------------------------------------ */
+
+int mlffprof_is_disturbed(const mlffprof_report *p)
+{
+  if (p->device && strcmp(p->device, "cpu")) return 0; /* waits for the device */
+  for (int k = 0; k < p->n_tags; k++)
+    if (!strcmp(p->tags[k].name, "preempted") && p->tags[k].share > 0.05) return 1;
+  return p->cpu_share < 0.9;
+}
+
+void mlffprof_print_disturbance(FILE *out, const mlffprof_report *const *reports, int n)
+{
+  char text[2][MLFF_NUMBER_SIZE];
+  int n_disturbed = 0;
+  for (int k = 0; k < n; k++) n_disturbed += mlffprof_is_disturbed(reports[k]);
+  if (!n_disturbed) return;
+  fprintf(out, "\nDISTURBED: other programs had the processor in %d of %d runs; compare processor times (cpu_ms)\n",
+          n_disturbed, n);
+  const double ratio = quotient(reports[0]->cpu_ms, reports[n - 1]->cpu_ms);
+  if (n == 2 && ratio > 0)
+    fprintf(out, "B takes %s times the processor time of A per step: %s times the speed\n",
+            mlff_number_format(ratio, 4, text[0]), mlff_number_format(1 / ratio, 4, text[1]));
+}
 
 double mlffprof_speed_up(const mlffprof_report *a, const mlffprof_report *b)
 {
@@ -253,5 +277,6 @@ mlffprof_status mlffprof_compare_all_print(const mlffprof_report *const *reports
   fputs("\nspeed-up: median time of a step for an atom, against A; p: Mann-Whitney test on medians of blocks of steps;"
         "\nforce RMSE: eV/A, against the reference model of that run\n",
         out);
+  mlffprof_print_disturbance(out, reports, n_reports);
   return mlffprof_flushed(out, "a comparison", error);
 }

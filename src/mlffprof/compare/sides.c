@@ -90,8 +90,8 @@ static void print_side(FILE *out, char letter, const mlffprof_report *const *sid
 mlffprof_status mlffprof_compare_sides_print(const mlffprof_report *const *a, int n_a, const mlffprof_report *const *b,
                                              int n_b, FILE *out, mlffprof_error *error)
 {
-  static const char *const metrics[] = {"median_latency_ms", "mean_latency_ms", "p95_latency_ms", "p99_latency_ms",
-                                        "us_per_atom",       "memory_peak_gb",  "force_rmse"};
+  static const char *const metrics[] = {"median_latency_ms", "mean_latency_ms", "cpu_ms",         "p95_latency_ms",
+                                        "p99_latency_ms",    "us_per_atom",     "memory_peak_gb", "force_rmse"};
   if (n_a < 1 || n_b < 1 || n_a > MOST || n_b > MOST)
     return mlffprof_fail(error, MLFFPROF_E_ARG, "%d and %d runs: 1 to %d a side can be compared", n_a, n_b, (int) MOST);
   print_side(out, 'A', a, n_a);

@@ -11,6 +11,9 @@ void mlffprof_print_report_line(FILE *out, char letter, const mlffprof_report *r
 /* Prints why times of two reports cannot be compared, or only with care. */
 void mlffprof_print_differences(FILE *out, const mlffprof_report *a, const mlffprof_report *b);
 
+/* Prints whether other programs disturbed some of the runs, and the ratio of processor times of two. */
+void mlffprof_print_disturbance(FILE *out, const mlffprof_report *const *reports, int n);
+
 /* Ratio of the values b [n_b] to a [n_a], one for each run, up to MLFFPROF_MOST_RUNS. */
 mlffprof_ratio mlffprof_sides_ratio(const double *a, int n_a, const double *b, int n_b);
 

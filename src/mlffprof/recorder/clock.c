@@ -17,6 +17,15 @@ double mlffprof_seconds(void)
   return (double) t.tv_sec + 1e-9 * (double) t.tv_nsec;
 }
 
+double mlffprof_cpu_seconds(void)
+{
+#ifdef CLOCK_THREAD_CPUTIME_ID
+  struct timespec t = {0, 0};
+  if (!clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t)) return (double) t.tv_sec + 1e-9 * (double) t.tv_nsec;
+#endif
+  return 0;
+}
+
 #if defined(__linux__)
 static int64_t peak_bytes(void)
 {
@@ -55,11 +64,14 @@ mlffprof_status mlffprof_recorder_time(mlffprof_recorder *r, mlffprof_function *
   if (!function || n_calls < 0 || memory_every < 0)
     return mlffprof_fail(error, MLFFPROF_E_ARG, "no function, or a negative number of calls");
   for (int64_t k = 0, n_done = 0; n_done < n_calls; k++) {
-    const double start = mlffprof_seconds();
+    const double cpu = mlffprof_cpu_seconds(), start = mlffprof_seconds();
     const int code = function(user);
     const double seconds = mlffprof_seconds() - start;
     if (code) return mlffprof_fail(error, MLFFPROF_E_ARG, "the function returned %d in call %lld", code, (long long) k);
-    const mlffprof_step step = {.step = k, .seconds = seconds, .slowest_rank = MLFFPROF_UNKNOWN};
+    const mlffprof_step step = {.step = k,
+                                .seconds = seconds,
+                                .cpu_seconds = mlffprof_cpu_seconds() - cpu,
+                                .slowest_rank = MLFFPROF_UNKNOWN};
     n_done += r->warmup_left == 0;
     MLFF_TRY(mlffprof_recorder_step(r, &step, error));
     if (memory_every && (k + 1) % memory_every == 0) MLFF_TRY(sample_memory(r, k, error));

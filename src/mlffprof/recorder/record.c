@@ -77,6 +77,9 @@ static mlffprof_status check_step(const mlffprof_recorder *r, const mlffprof_ste
   if (!(s->busy_mean >= 0) || !(s->busy_most >= s->busy_mean) || !isfinite(s->busy_most) || s->atoms_most < 0)
     return mlffprof_fail(error, MLFFPROF_E_ARG, "step %lld: ranks worked %g s on average and %g s at most: not times",
                          step, s->busy_mean, s->busy_most);
+  if (!(s->cpu_seconds >= 0) || !isfinite(s->cpu_seconds))
+    return mlffprof_fail(error, MLFFPROF_E_ARG, "step %lld took %g s of the processor: not a time", step,
+                         s->cpu_seconds);
   for (int k = 0; s->components && k < r->n_components; k++)
     if (s->components[k] < smallest_seconds || isinf(s->components[k]))
       return mlffprof_fail(error, MLFFPROF_E_ARG, "step %lld: component '%s' took %g s: not a time", step,
@@ -179,6 +182,10 @@ mlffprof_status mlffprof_recorder_step(mlffprof_recorder *r, const mlffprof_step
   if (r->n_atoms > 0) {
     r->seconds_per_atom += s->seconds / (double) r->n_atoms;
     r->n_per_atom++;
+  }
+  if (s->cpu_seconds > 0) {
+    r->cpu_seconds += s->cpu_seconds;
+    r->cpu_wall += s->seconds;
   }
   add_tags(r, s);
   if (s->components) add_components(r, s);

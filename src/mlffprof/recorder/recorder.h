@@ -84,7 +84,8 @@ struct mlffprof_recorder {
   double *kept; /* [n_kept_max] seconds of every kept_stride-th step: all steps while the stride is 1 */
   int64_t n_kept, n_kept_max, kept_stride;
   double last_seconds, total_seconds, warmup_seconds, simulated_ps;
-  double seconds_per_atom; /* sum over steps of seconds / atoms */
+  double seconds_per_atom;      /* sum over steps of seconds / atoms */
+  double cpu_seconds, cpu_wall; /* of the steps in which it was measured */
   int64_t n_per_atom;
   mlffprof_slow *slow; /* [n_slow_max] slowest first */
   int n_slow, n_slow_max;

@@ -99,6 +99,8 @@ static void make_steps(const mlffprof_recorder *r, mlffprof_report *p)
   p->steps_per_second = s.steps_per_second;
   p->ns_per_day = r->lj_units ? NAN : s.ns_per_day;
   p->us_per_atom = s.us_per_atom;
+  p->cpu_share = r->cpu_wall > 0 ? r->cpu_seconds / r->cpu_wall : NAN;
+  p->cpu_ms = p->cpu_share * p->latency.mean;
   make_quantiles(r, p);
   make_latencies(r, p);
 }

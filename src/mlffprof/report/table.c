@@ -75,6 +75,11 @@ static void print_latency(table *t, const mlffprof_report *p)
           cell(t, s->min, 4), cell(t, s->max, 4), cell(t, s->p95, 4), cell(t, s->p99, 4), fixed(t, 100 * s->cv, 1));
   fprintf(t->out, "  %s us/atom   %s steps/s   %s ns/day   %s s in total\n", cell(t, p->us_per_atom, 4),
           cell(t, p->steps_per_second, 5), cell(t, p->ns_per_day, 4), cell(t, p->total_time_s, 4));
+  if (isfinite(p->cpu_ms))
+    fprintf(t->out, "  %s ms of the processor per step, %s %% of the wall time\n", cell(t, p->cpu_ms, 4),
+            fixed(t, 100 * p->cpu_share, 0));
+  if (mlffprof_is_disturbed(p))
+    fputs("  DISTURBED: other programs had the processor; the processor time says more than these\n", t->out);
 }
 
 /* Levels above a component. */
