@@ -49,7 +49,8 @@ const char *cli_nearest(const char *word, const char *const *known, int n_known)
 
 /* ---- models ------------------------------------------------------------------------------------------------------ */
 
-/* Folders of models in search order: `.`, those of $MLFF_MODELS, those of this project. */
+/* Folders of models in search order: `.`, those of $LAMMPS_POTENTIALS, of $MLFF_MODELS, of this project. The same in
+ * src/pair_mlff/find_model.cpp and modelfile.py. */
 typedef struct places {
   char **folders;
   int n;
@@ -86,16 +87,22 @@ static void add_installed(places *p)
   globfree(&found);
 }
 
+/* The folders of a list such as PATH. */
+static void add_list(places *p, const char *list)
+{
+  for (const char *folder = list ? list : ""; *folder; folder += strspn(folder, ":")) {
+    const size_t length = strcspn(folder, ":");
+    if (length) add_place(p, folder, length);
+    folder += length;
+  }
+}
+
 static places find_places(void)
 {
   places p = {.n = 0};
-  const char *named = getenv("MLFF_MODELS");
   add_place(&p, ".", 1);
-  for (const char *folder = named ? named : ""; *folder; folder += strspn(folder, ":")) {
-    const size_t length = strcspn(folder, ":");
-    add_place(&p, folder, length);
-    folder += length;
-  }
+  add_list(&p, getenv("LAMMPS_POTENTIALS"));
+  add_list(&p, getenv("MLFF_MODELS"));
   add_installed(&p);
 #ifdef MLFF_SOURCE_MODELS
   add_place(&p, MLFF_SOURCE_MODELS, strlen(MLFF_SOURCE_MODELS));
@@ -207,7 +214,8 @@ int cli_find_model(const char *command, const char *name, char path[CLI_PATH])
   forget_places(&p);
   if (found) return CLI_OK;
   const char *nearest = cli_nearest(name, list.known, list.n);
-  return cli_error(CLI_FAILED, command, "there is no model '%s'; known models (here, in MLFF_MODELS, of mlff):%s%s%s%s",
-                   name, list.n ? list.text : " none", nearest ? "; did you mean '" : "", nearest ? nearest : "",
-                   nearest ? "'?" : "");
+  return cli_error(
+      CLI_FAILED, command,
+      "there is no model '%s'; known models (here, in LAMMPS_POTENTIALS and MLFF_MODELS, of mlff):%s%s%s%s", name,
+      list.n ? list.text : " none", nearest ? "; did you mean '" : "", nearest ? nearest : "", nearest ? "'?" : "");
 }

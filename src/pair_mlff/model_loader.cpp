@@ -5,6 +5,7 @@
 #include "exchange/gpu_mpi.h"
 #include "exchange/machine.h"
 #include "exchange/gpu_map.h"
+#include "find_model.h"
 #include "halo.h"
 #include "results.h"
 
@@ -127,12 +128,13 @@ void MLFFLoader::read(const std::string &path, Files &files)
 {
   std::string problem;
   if (comm->me == 0) {
-    const std::string found = utils::get_potential_file_path(path);
+    const std::string found = mlff_find_model(path);
     mlff_error error_text = {};
     if (found.empty())
       problem = caller + ": cannot read model file '" + path +
-                "', which is neither in the current folder nor in LAMMPS_POTENTIALS: give its path, e.g. "
-                "models/water-mbpol-xs.yaml [mlff-21]";
+                "', which is neither in the current folder nor in LAMMPS_POTENTIALS or MLFF_MODELS: give its path, or "
+                "the name of a model: " +
+                mlff_model_names() + " [mlff-21]";
     else if (mlff_model_read(found.c_str(), &files.yaml, &files.yaml_size, &files.weights, &files.weights_size,
                              &error_text))
       problem = caller + ": " + error_text.text;
@@ -224,8 +226,8 @@ static std::string describe(const std::string &path, const mlff_info *info, cons
   std::string elements;
   for (int s = 0; s < info->n_elements; s++) elements += std::string(" ") + info->elements[s];
   std::string text = mlff_format("  model:        %s (%s), %lld parameters, sha256 %.12s, header %.12s\n", info->name,
-                                 path.c_str(), static_cast<long long>(info->n_parameters), info->sha256,
-                                 info->header_is_hashed ? info->header_sha256 : "not hashed");
+                                 mlff_find_model(path).c_str(), static_cast<long long>(info->n_parameters),
+                                 info->sha256, info->header_is_hashed ? info->header_sha256 : "not hashed");
   text +=
       mlff_format("  architecture: %s, cutoff %g A, elements%s", info->architecture, info->cutoff, elements.c_str());
   if (info->n_members_of_file > 1) text += mlff_format(", ensemble of %d", info->n_members_of_file);
@@ -289,9 +291,9 @@ void MLFFLoader::report_further(const std::string &path, mlff_model *model, cons
   if (comm->me != 0) return;
   const mlff_info *info = mlff_model_info(model);
   utils::logmesg(lmp, mlff_format("  committee:    %s (%s), %s, cutoff %g A, sha256 %.12s, header %.12s, %s, %s\n",
-                                  info->name, path.c_str(), info->architecture, info->cutoff, info->sha256,
-                                  info->header_is_hashed ? info->header_sha256 : "not hashed", info->device,
-                                  info->precision) +
+                                  info->name, mlff_find_model(path).c_str(), info->architecture, info->cutoff,
+                                  info->sha256, info->header_is_hashed ? info->header_sha256 : "not hashed",
+                                  info->device, info->precision) +
                           self_test_line(info, settings));
   warn(info, settings);
 }

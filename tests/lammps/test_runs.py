@@ -24,6 +24,7 @@ from harness import (
     with_libraries,
 )
 
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 FP64 = "precision fp64"
 DUMP = "write_dump all custom {}.dump id type x y z fx fy fz modify sort id format float %.17g\n"
 
@@ -48,6 +49,35 @@ def thermo(output):
     """Columns of all thermo tables of a log as one array, in order of appearance; the header names are ignored."""
     rows = [line.split() for line in output.splitlines() if re.match(r"^\s+\d+(\s+[-+0-9.e]+)+\s*$", line)]
     return np.array([[float(x) for x in row] for row in rows])
+
+
+def test_models_by_name(zoo, tmp_path):
+    """pair_coeff takes names, with or without .yaml: of the current folder, LAMMPS_POTENTIALS, MLFF_MODELS, and of the
+    package, in this order; the log has the path, and an error the names that there are."""
+    folders = [tmp_path / name for name in ("mine", "theirs", "here")]
+    for folder in folders:
+        folder.mkdir()
+        for suffix in (".yaml", ".safetensors"):
+            shutil.copy(zoo["painn"].replace(".yaml", suffix), folder / ("painn" + suffix))
+    work, lists = tmp_path / "here", ("LAMMPS_POTENTIALS", "MLFF_MODELS")
+    env = {**os.environ, **{key: f"/nowhere:{folder}" for key, folder in zip(lists, folders)}}
+
+    def path_of(name, env, ranks=1):
+        deck = Case("named", water(2), mlff(name, options=FP64)).text(str(work), single_point=False) + "run 0\n"
+        return re.search(r"  model: +\S+ \((\S+)\)", launch(deck, str(work), ranks, env=env)).group(1)
+
+    assert [os.path.basename(path_of(name, env)) for name in ("painn", "painn.yaml")] == ["painn.yaml"] * 2
+    for suffix in (".yaml", ".safetensors"):
+        os.remove(work / ("painn" + suffix))
+    assert path_of("painn", env, 2) == str(folders[0] / "painn.yaml")
+    del env["LAMMPS_POTENTIALS"]
+    assert path_of("painn.yaml", env) == str(folders[1] / "painn.yaml")
+    assert path_of("water-xs", env) == os.path.realpath(os.path.join(ROOT, "models", "water-xs.yaml"))
+    deck = Case("bad", water(2), mlff("nmaed")).text(str(work), single_point=False)
+    error = fails(deck, work, env=env)
+    assert "cannot read model file 'nmaed'" in error and "organics-s, painn, silicon-m" in error
+    deck = Case("bad", water(2), mlff("models/water-xs")).text(str(work), single_point=False)
+    assert "cannot read model file 'models/water-xs'" in fails(deck, work, env=env), "a path is no name"
 
 
 def test_nve_conserves_energy(zoo, tmp_path):

@@ -500,8 +500,10 @@ def model_paths(name):
 
 
 def named_models():
-    """{name: path} of the models that can be given by their names alone: of the folders of $MLFF_MODELS, and ours."""
-    places = [place for place in os.environ.get("MLFF_MODELS", "").split(":") if place]
+    """{name: path} of the models that can be given by their names alone: of the folders of $LAMMPS_POTENTIALS and
+    $MLFF_MODELS, and ours."""
+    lists = (os.environ.get(name, "") for name in ("LAMMPS_POTENTIALS", "MLFF_MODELS"))
+    places = [place for text in lists for place in text.split(":") if place]
     found = {}
     for place in (*places, os.path.join(FILES, "models")):
         for path in sorted(glob.glob(os.path.join(glob.escape(place), "*.safetensors"))):
