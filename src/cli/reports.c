@@ -2,6 +2,7 @@
 #include "cli.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 static int print_reports(const cli_options *o, mlffprof_report *const *reports, int n)
 {
@@ -12,25 +13,26 @@ static int print_reports(const cli_options *o, mlffprof_report *const *reports, 
   return status ? cli_fail_report(&error) : CLI_OK;
 }
 
-/* Whether a file is a trace, which lies next to reports: a JSON array. */
+/* Whether a file is a trace, which lies next to reports: a JSON array of events with a phase. */
 static int is_trace(const char *path)
 {
   FILE *file = fopen(path, "r");
-  char first = 0;
+  char head[1024];
   if (!file) return 0;
-  const int n = fscanf(file, " %c", &first);
+  head[fread(head, 1, sizeof head - 1, file)] = 0;
   fclose(file);
-  return n == 1 && first == '[';
+  return head[strspn(head, " \t\r\n")] == '[' && strstr(head, "\"ph\"");
 }
 
-/* Prints the files of `mlff scaling`, passes over traces, and returns the others in `rest`. */
-static int show_others(const cli_options *o, cli_options *rest)
+/* Prints the files of `mlff scaling`, passes over traces, which are counted, and returns the others in `rest`. */
+static int show_others(const cli_options *o, cli_options *rest, int *n_traces)
 {
   for (int k = 0; k < o->n_arguments; k++) {
     mlffprof_error error = {.code = MLFFPROF_OK};
     int is_scaling = 0;
     if (is_trace(o->arguments[k])) {
       fprintf(stderr, "mlff: %s: a trace, no report; ui.perfetto.dev shows it\n", o->arguments[k]);
+      (*n_traces)++;
       continue;
     }
     if (mlffprof_scaling_print(o->arguments[k], stdout, &is_scaling, &error)) return cli_fail_report(&error);
@@ -66,9 +68,10 @@ int cli_show(const cli_options *o)
   rest.n_arguments = 0;
   rest.arguments = calloc((size_t) o->n_arguments, sizeof *rest.arguments);
   mlffprof_report **reports = calloc((size_t) o->n_arguments, sizeof *reports);
-  int code = rest.arguments && reports ? show_others(o, &rest) : CLI_FAILED;
+  int n_traces = 0, code = rest.arguments && reports ? show_others(o, &rest, &n_traces) : CLI_FAILED;
   if (!code) code = read_reports(&rest, reports);
   if (!code && rest.n_arguments) code = print_reports(o, reports, rest.n_arguments);
+  if (!code && n_traces == o->n_arguments) code = cli_error(CLI_FAILED, "show", "no report among these files");
   if (reports) free_reports(reports, rest.n_arguments);
   free(rest.arguments);
   return code;

@@ -65,6 +65,10 @@ def test_traces_among_reports(tmp_path):
     done, alone = mlff("show", str(trace), report), mlff("show", report)
     assert (done.returncode, done.stdout) == (0, alone.stdout)
     assert done.stderr == f"mlff: {trace}: a trace, no report; ui.perfetto.dev shows it\n"
+    nothing = mlff("show", str(trace))
+    assert nothing.returncode == 1 and "no report among these files" in nothing.stderr
+    trace.write_text("[1, 2]")
+    assert mlff("show", str(trace)).returncode == 1
 
 
 def place(report, key):

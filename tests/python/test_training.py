@@ -151,7 +151,7 @@ class Training(unittest.TestCase):
         trainer = self.trainer(force_ceiling=2.0)
         of_frames = {
             "n_atoms": np.array([4, 4]),
-            "label_square": np.array([12.0, 48e4]),
+            "learnt_square": np.array([12.0, 48e4]),
             "square": np.array([0.12, 48e2]),
         }
         weight = (2.0 / 200.0) ** 2
@@ -350,6 +350,26 @@ class Training(unittest.TestCase):
             data["stress"][k] = np.nan
             data["atom_energies"][data["first"][k + 1] - 1] = np.nan
         return data
+
+    def test_cutoffs_of_the_repulsion(self):
+        """Those of the shortest labels, however close, at least those of the model that labelled, at most that of the
+        student; pairs that no frame has take covalent radii."""
+        shortest, seen = dataset.shortest_distances(self.data, 4.0), short_range.SEEN
+        head = {"elements": self.data["elements"], "cutoff": 4.0}
+        cutoffs = lambda block, cutoff=4.0: modelfile.repulsion_cutoffs({**head, "cutoff": cutoff, "repulsion": block})
+        for pair, r in cutoffs(short_range.block(self.data, 4.0)).items():
+            if pair in shortest:
+                self.assertTrue(0 <= shortest[pair] / seen - r < 1.001e-3, pair)
+        close = {**self.data, "positions": self.data["positions"] * 0.5}
+        found = cutoffs(short_range.block(close, 4.0))
+        self.assertLess(found["O", "H"] if ("O", "H") in found else found["H", "O"], 0.8 * (0.32 + 0.53))
+        theirs = {"kind": "clamped", "radii": {"H": 0.4, "C": 0.9, "O": 0.8, "Fe": 1.0}, "cutoffs": {"H-Fe": 0.1}}
+        for pair, r in cutoffs(short_range.block(close, 4.0, theirs)).items():
+            self.assertGreaterEqual(r + 1.001e-3, sum(theirs["radii"][e] for e in pair))
+        self.assertEqual(short_range.block(close, 4.0, {"kind": "zbl", "cutoffs": {}}), short_range.block(close, 4.0))
+        self.assertLessEqual(max(cutoffs(short_range.block(self.data, 0.9), 0.9).values()), 0.9)
+        with self.assertRaisesRegex(modelfile.ModelError, "radius of Bk is known: set student.repulsion to false"):
+            short_range.block({**self.data, "elements": ["Bk"]}, 4.0)
 
     def test_a_teacher_that_only_repels_leaves_nothing_to_learn(self):
         """Labels of all kinds of a model whose network is zero are those of its repulsion."""

@@ -4,7 +4,7 @@
     mlff bench --model student --model teacher --system water --protocol nvt
     mlff bench --model nequix-oam-1-pft --steps 100     a universal model: crystals and liquid benzene
     mlff bench --system water --system-sizes 32,64,128,256
-    mlff bench --suite quick --against OTHER_BUILD      two builds (or, with a .yaml, two models), interleaved
+    mlff bench --suite quick --against OTHER_BUILD      two builds, or models by name or file, interleaved
     mlff bench --compare-all --model student            PyTorch eager and compiled, this engine by precision and kernels
     mlff bench --list
 
@@ -404,7 +404,8 @@ def _check_against(args):
     args.by_build = False
     if not args.against:
         return
-    if not os.path.exists(args.against):
+    holds_plugin = os.path.isfile(args.against) or os.path.isfile(os.path.join(args.against, "mlffplugin.so"))
+    if not holds_plugin and (not os.path.isdir(args.against) or args.against in modelfile.named_models()):
         try:
             args.against = modelfile.find_model(args.against)
         except modelfile.ModelError as e:

@@ -21,7 +21,7 @@ TIMES = 40.0  # time constants of thermostat and barostat that a run must have
 SURE = 1.44  # 99 % interval over the 95 % one, Student's t of ten blocks
 DRIFT = 0.05  # bar, meV/atom/ps
 TEMPERATURE, WIDTH, RESPONSE = 0.03, 0.2, 0.5  # bars, each a share of its target
-STILL = 0.2  # of the fluctuation of the volume: below it over TIMES time constants, the barostat holds it still
+STILL = 0.05  # of the fluctuation of the volume: below it over TIMES time constants, the barostat holds it still
 EXPONENT = 0.5  # bar on the exponent of the energy's fluctuation over the time step, whose target is 2
 
 

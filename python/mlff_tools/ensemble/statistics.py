@@ -71,14 +71,19 @@ def of_blocks(values):
     return Estimate(float(values.mean()), float(error), len(values) >= 4)
 
 
+def _means(values, n):
+    """Means of n blocks of values in a row, as equal as can be."""
+    values = np.asarray(values, float)
+    return np.array([values[len(values) * k // n : len(values) * (k + 1) // n].mean() for k in range(n)])
+
+
 def slope(x, y, blocks=20):
     """Slope of y over x by linear regression over means of blocks, whose errors are nearly independent."""
     x, y = np.asarray(x, float), np.asarray(y, float)
     blocks = min(blocks, len(x))
     if blocks < 3 or not (np.isfinite(x).all() and np.isfinite(y).all()):
         return NOTHING
-    bx = np.array([b.mean() for b in np.array_split(x, blocks)])
-    dy = np.array([b.mean() for b in np.array_split(y, blocks)])
+    bx, dy = _means(x, blocks), _means(y, blocks)
     dx = bx - bx.mean()
     square = float((dx * dx).sum())
     if not square > 0:
@@ -100,10 +105,9 @@ def drift(x, y):
     n = min(DRIFT_BLOCKS, len(x))
     if n < DRIFT_BLOCKS or not math.isfinite(found.value):
         return found._replace(error=math.nan, enough=False)
-    means = lambda values: np.array([b.mean() for b in np.array_split(np.asarray(values, float), n)])
-    times, m = means(x), n - 1
-    increments = np.diff(means(y) - found.value * times)
-    spacing, k = (times[-1] - times[0]) / m, np.arange(1, m + 1)
+    times, m = _means(x, n), n - 1
+    increments = np.diff(_means(y, n) - found.value * times)
+    spacing, k = abs(times[-1] - times[0]) / m, np.arange(1, m + 1)
     sines = math.sqrt(2 / n) * np.sin(np.pi * np.outer(k, k) / n)
     noise = 2 - 2 * np.cos(np.pi * k / n)
     walk = 1 - noise / 6  # of means over blocks of a walk

@@ -211,6 +211,11 @@ class Run:
             return student
         return recipe_training.inherited(student, read_head(find_model(model, self.place))["provenance"])
 
+    def _repulsion(self):
+        """The block repulsion of a teacher that is a model file, or None."""
+        model = self.wanted.teacher.get("mlff")
+        return None if model is None else read_head(find_model(model, self.place)).get("repulsion")
+
     def _job(self, k, member, start, section):
         wanted = self.wanted
         name = f"member-{member}" if member else "."
@@ -226,6 +231,7 @@ class Run:
             "labels": self.labels,
             "rounds": k,
             "student": self._inherited(wanted.student),
+            "repulsion": self._repulsion(),
             "training": training,
             "start": start,
             "stop": None if member else job.stop_of(wanted.bars),
@@ -395,7 +401,7 @@ class Run:
         student, training = self.wanted.inner
         student = self._inherited(student)
         name = f"{self.wanted.name}-inner"
-        wanted = {"name": name, "folder": folder, "rounds": k, "student": student}
+        wanted = {"name": name, "folder": folder, "rounds": k, "student": student, "repulsion": self._repulsion()}
         wanted |= {"labels": os.path.join(folder, "labels.xyz"), "training": training, "start": None, "stop": None}
         before = read_json(os.path.join(folder, "job.json"))
         if before and job.digest(before) != job.digest(wanted):

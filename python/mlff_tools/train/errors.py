@@ -2,7 +2,7 @@
 
 A row has: by ("size", "config_type", "temperature", "all"), value, n_atoms, frames, force_rmse and force_mae (eV/A over
 all components), energy_rmse (eV/atom), and where the labels have stress stress_rmse and stress_mae (GPa over all nine
-components), else None; force_rms and stress_rms are those of the labels themselves.
+components), else None; force_rms and stress_rms are those of the labels themselves, with the repulsion of the student.
 """
 
 import numpy as np
@@ -14,6 +14,7 @@ KEYS = (
     "n_atoms",
     "square",
     "absolute",
+    "learnt_square",
     "label_square",
     "energy",
     "has_stress",
@@ -24,26 +25,30 @@ KEYS = (
 BINS = 50.0  # K: temperatures are rounded to a multiple of it
 
 
-def of_batch(out, batch, frame_class, index, scale):
-    """Errors of each frame of a batch of one class: {name of KEYS: [k]}, in eV and A; sums over components."""
+def of_batch(out, batch, frame_class, index, scale, data):
+    """Errors of each frame of a batch of one class: {name of KEYS: [k]}, in eV and A; sums over components. data: the
+    labels; the batch has those less the repulsion of the student."""
     k, n = len(index), frame_class.n_atoms
     numpy = lambda x: x.detach().double().cpu().numpy()
     off = scale * numpy(out.forces.mean(0) - batch.forces).reshape(k, -1)
     volume, has_stress = frame_class.volume[index.cpu().numpy()], numpy(batch.has_virial) > 0
     per_volume = scale / np.where(has_stress, volume, 1.0)[:, None]
     stress = per_volume * numpy(out.virials.mean(0) - batch.virial).reshape(k, 9)
-    labelled = per_volume * numpy(batch.virial).reshape(k, 9)
+    chosen = frame_class.frames[index.cpu().numpy()]
+    forces = [data["forces"][data["first"][f] : data["first"][f + 1]] for f in chosen]
+    labelled = np.nan_to_num(data["stress"][chosen].reshape(k, 9)) if "stress" in data else np.zeros((k, 9))
     return {
-        "frame": frame_class.frames[index.cpu().numpy()],
+        "frame": chosen,
         "n_atoms": np.full(k, n),
         "square": (off**2).sum(1),
         "absolute": np.abs(off).sum(1),
-        "label_square": (scale * numpy(batch.forces).reshape(k, -1)) ** 2 @ np.ones(3 * n),
+        "learnt_square": (scale * numpy(batch.forces).reshape(k, -1)) ** 2 @ np.ones(3 * n),
+        "label_square": np.array([(f.astype(float) ** 2).sum() for f in forces]),
         "energy": scale * numpy(out.energies.mean(0) - batch.energy) / n,
         "has_stress": has_stress,
         "stress_square": (stress**2).sum(1),
         "stress_absolute": np.abs(stress).sum(1),
-        "stress_label_square": (labelled**2).sum(1),
+        "stress_label_square": has_stress * (labelled**2).sum(1),
     }
 
 

@@ -11,7 +11,8 @@ try:
 except ImportError:
     torch = None
 
-# Fractions of the shortest distance in the training set: closer atoms stop a run, without and with a repulsion
+# Fractions of the shortest distance in the training set: closer atoms stop a run, without and with a repulsion; with
+# one also of its shortest cutoff
 NEAREST, NEAREST_REPELLED = 0.75, 0.4
 CLUSTER, SMALL = 12, 216  # atoms of a self-test's cluster, and of the largest periodic frame in one
 STEEP = 300.0  # eV/A in a self-test, of two atoms that repel each other: above it the tolerance grows as the forces do
@@ -35,13 +36,17 @@ def describe(data, cutoff):
     }
 
 
-def _domain(config, about):
+def _domain(config, about, repulsion):
     wanted, spanned = config.get("domain", {}), domain.rounded(about["spanned"])
     nearest = min(about["spanned"].get("distances", {}).values(), default=1.0)
-    share = NEAREST_REPELLED if config.get("repulsion") else NEAREST
+    least = NEAREST * nearest
+    if repulsion:
+        least = min(
+            [NEAREST_REPELLED * nearest, *(NEAREST * r for r in modelfile.repulsion_cutoffs(repulsion).values())]
+        )
     return {
         "elements": spanned.pop("elements"),
-        "min_distance": float(wanted.get("min_distance", np.floor(100 * share * nearest) / 100)),
+        "min_distance": float(wanted.get("min_distance", np.floor(100 * least) / 100)),
         **spanned,
         "description": wanted.get("description", about["text"]),
     }
@@ -157,6 +162,11 @@ def export(trainer, name, rows):
     config, elements, network = trainer.config, trainer.data["elements"], trainer.network
     about = describe(trainer.data, float(network.cutoff))
     tensors = network.export(trainer.views(trainer.ema), trainer.scale)
+    repulsion = trainer.repulsion and {
+        "elements": elements,
+        "cutoff": float(network.cutoff),
+        "repulsion": trainer.repulsion,
+    }
     head = {
         "format": modelfile.FORMAT,
         "name": config["name"],
@@ -167,9 +177,9 @@ def export(trainer, name, rows):
         "units": {"length": "angstrom", "energy": "eV", "energy_in_eV": 1.0},
         "energy_offsets": {e: float(x) for e, x in zip(elements, trainer.offsets)},
         config["architecture"]: network.block(),
-        **({"repulsion": trainer.repulsion} if trainer.repulsion else {}),
+        **({"repulsion": trainer.repulsion} if repulsion else {}),
         "provenance": _provenance(trainer, about),
-        "domain": _domain(config, about),
+        "domain": _domain(config, about, repulsion),
         "accuracy": _accuracy(rows, about),
         "self_test": selftest.empty(config["architecture"]),
     }

@@ -153,6 +153,7 @@ def main(argv=None):
         frames = frames_until(labels.read_labels(job["labels"]), job["rounds"])
         data = dataset.from_labels(frames, name=job["name"])
         config = recipe_training.config(job["name"], job["student"], job["training"], data["elements"])
+        config["repulsion_of_labels"] = job["repulsion"]
         stop = job["stop"] and (lambda rows: holds(job["stop"], rows))
         found = training.train(config, data, job["folder"], stop=stop, start=job["start"])
         done = {

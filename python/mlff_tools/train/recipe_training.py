@@ -187,7 +187,7 @@ def inner(recipe, key_path=("inner",)):
         recipe.fail(key_path, f"is {value!r}; allowed is true, false, or a mapping with the keys {', '.join(INNER)}")
     else:
         value = recipe.checked(key_path, INNER)
-    name, texts = recipe.value.get("name"), ("license", "citation")
+    name, texts = recipe.value.get("name"), ("license", "citation", "repulsion")
     made = {"size": "inner", "description": f"inner steps of run_style respa with {name}"}
     made |= {key: v for key, v in student(recipe).items() if key in texts}
     made |= {key: v for key, v in value.items() if key != "steps"}

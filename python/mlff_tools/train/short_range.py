@@ -2,32 +2,52 @@
 
 A network knows no distance below the shortest one of its labels and may attract there by 10^5 eV. With clamped
 distances it never gets one: the cutoff of a pair is so far above its shortest distance that the network sees nothing
-below about that, and at least the one that `mlff convert --repulsion` gives to teachers, whose labels then differ from
-the student's repulsion by what their network gives for the same clamped distances.
+below about that. Where the labels are of a model with a repulsion of this kind, the cutoff is at least that of the
+model: its labels then are the repulsion and what its network gives for the same clamped distances, at any distance.
 """
+
+import itertools
 
 import numpy as np
 import torch
 
 from ..convert.short_range import RADII, SHARE
-from ..model import repulsion
+from ..model import modelfile, repulsion
 from ..model.modelfile import ModelError
 from . import dataset, frames, hessian
 
 SEEN = 1 - repulsion.CLAMPED / 2  # the least distance that the network gets, of the cutoff
 
 
-def block(data, cutoff):
-    """The block of a student of the training set `data` with this cutoff, A."""
+def block(data, cutoff, of_labels=None):
+    """The block of a student of the training set `data` with this cutoff, A. of_labels: the block `repulsion` of the
+    model that labelled, if it has one."""
     strange = [e for e in data["elements"] if e not in RADII]
     if strange:
         raise ModelError(f"no covalent radius of {', '.join(strange)} is known: set student.repulsion to false")
-    radii, longer = {e: round(SHARE * RADII[e], 4) for e in data["elements"]}, {}
-    for (a, b), shortest in dataset.shortest_distances(data, cutoff).items():
-        length = float(np.floor(1000 * min(shortest / SEEN, cutoff)) / 1000)
-        if length > radii[a] + radii[b]:
-            longer[f"{a}-{b}"] = length
-    return {"kind": "clamped", "radii": radii, **({"cutoffs": longer} if longer else {})}
+    radii, cutoffs = {e: min(round(SHARE * RADII[e], 4), cutoff / 2) for e in data["elements"]}, {}
+    theirs, labelled = _cutoffs_of(of_labels, data["elements"], cutoff), dataset.shortest_distances(data, cutoff)
+    for a, b in itertools.combinations_with_replacement(data["elements"], 2):
+        usual = radii[a] + radii[b]
+        least = theirs.get((a, b), 0.0 if (a, b) in labelled else usual)
+        length = min(max(labelled.get((a, b), 0.0) / SEEN, least), cutoff)
+        if abs(length - usual) > 1e-3:
+            cutoffs[f"{a}-{b}"] = float(np.floor(1000 * length) / 1000)
+    return {"kind": "clamped", "radii": radii, **({"cutoffs": cutoffs} if cutoffs else {})}
+
+
+def _cutoffs_of(repulsion_block, elements, cutoff):
+    """{(element, element): A} of a block of kind clamped for these elements; empty for others."""
+    if not repulsion_block or repulsion_block["kind"] != "clamped":
+        return {}
+    inside = lambda pair: all(e in elements for e in pair.split("-"))
+    mine = {**repulsion_block, "radii": {e: r for e, r in repulsion_block["radii"].items() if e in elements}}
+    mine["cutoffs"] = {pair: r for pair, r in repulsion_block.get("cutoffs", {}).items() if inside(pair)}
+    if set(mine["radii"]) != set(elements):
+        return {}
+    return modelfile.repulsion_cutoffs(
+        {"elements": list(elements), "cutoff": 2 * max(mine["radii"].values()) + cutoff, "repulsion": mine}
+    )
 
 
 def _of_atoms(head, species, positions, cell):

@@ -130,7 +130,7 @@ class Trainer:
         self.repulsion, self.learnt = None, self.data
         if not self.config.get("repulsion"):
             return
-        self.repulsion = short_range.block(self.data, self.network.cutoff)
+        self.repulsion = short_range.block(self.data, self.network.cutoff, self.config.get("repulsion_of_labels"))
         head = {"elements": self.data["elements"], "cutoff": self.network.cutoff, "repulsion": self.repulsion}
         self.network.clamps = torch.tensor(repulsion.cutoffs(head), device=self.device)
         self.learnt = short_range.without(self.data, head)
@@ -240,7 +240,7 @@ class Trainer:
     def weighted_error(self, of_frames):
         """Root mean square error of force components (eV/A) of errors(), with the frames' weights in training."""
         components = 3 * of_frames["n_atoms"]
-        weights = self._weights(np.sqrt(of_frames["label_square"] / components))
+        weights = self._weights(np.sqrt(of_frames["learnt_square"] / components))
         return float(np.sqrt((weights * of_frames["square"]).sum() / (weights * components).sum()))
 
     def views(self, flat):
@@ -363,7 +363,7 @@ class Trainer:
                 else:
                     batch = self.plain_batch(c, index)
                     out = self.network(parameters, batch, training=False)
-                found.append(errors.of_batch(out, batch, c, index, self.scale))
+                found.append(errors.of_batch(out, batch, c, index, self.scale, self.data))
         return errors.together(found)
 
     def evaluate(self, classes, flat):

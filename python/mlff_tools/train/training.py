@@ -250,7 +250,7 @@ def _print(text):
 def _check_same(state, config, checkpoint, keys=None):
     """ModelError when a checkpoint was made with other settings (`keys` of train, default all): what it goes on with
     would be neither's result. Defaults of another version are other settings too."""
-    flat = lambda c: {**c["train"], "repulsion": c.get("repulsion")}
+    flat = lambda c: {**c["train"], "repulsion": c.get("repulsion") or None}
     theirs, mine = flat(state["config"]), flat(config)
     for key in keys or mine:
         if theirs.get(key) != mine[key]:
