@@ -120,13 +120,14 @@ static int one_call(bench *b, int k)
   mlffprof_error prof = {.code = MLFFPROF_OK};
   mlff_model *model = b->calls->model;
   const int64_t growths = mlff_model_memory(model).n_growths;
-  const double start = mlffprof_seconds();
+  const double cpu = mlffprof_cpu_seconds(), start = mlffprof_seconds();
   if (mlff_model_evaluate(model, cli_list_graph(b->calls->list), NULL, &b->calls->result, &error))
     return cli_fail(&error);
   const double seconds = mlffprof_seconds() - start;
   const int64_t grown = mlff_model_memory(model).n_growths - growths;
   const mlffprof_step step = {.step = k,
                               .seconds = seconds,
+                              .cpu_seconds = mlffprof_cpu_seconds() - cpu,
                               .n_atoms = b->calls->n_atoms,
                               .tags = grown ? MLFFPROF_TAG_BUFFER_GROWTH : 0,
                               .slowest_rank = MLFFPROF_UNKNOWN,

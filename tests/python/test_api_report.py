@@ -68,6 +68,7 @@ def test_report_of_the_program(tmp_path):
     assert said["us_per_atom"] == pytest.approx(1000 * said["mean_ms"] / 3, rel=1e-5)
     assert said["median_us_per_atom"] == pytest.approx(1000 * said["median_ms"] / 3, rel=1e-5)
     assert "water-xs, 3 atoms, 200 steps" in report.summary()
+    assert 0.1 * report["mean_latency_ms"] < report["cpu_ms"] < 1.5 * report["mean_latency_ms"]
     assert len(report.latencies) == 200
 
 
