@@ -5,8 +5,8 @@
 # Everything below can be set on that line: -var model other.yaml -var compare no
 
 variable folder      index .           # where this deck lies, seen from where it is run
-variable model       index ${folder}/../../models/water-benzene-student.yaml
-variable reference   index ${folder}/../../models/water-benzene-teacher.yaml
+variable model       index water-benzene-student
+variable reference   index water-benzene-teacher
 variable compare     index yes         # with the reference
 variable ghosts      index 6.0         # A, how far ghost atoms must reach for the reference: its cutoff + 1
 variable plugin      index ${folder}/../../build/mlffplugin.so   # loaded if it is there; not needed after `pip install .`
