@@ -107,7 +107,7 @@ MATERIALS = {
         copies=2,
     ),
     "Al": crystal(
-        "aluminium", "Al", "32 atoms of aluminium", "aluminium-xs", mass=26.982, lattice="fcc", edge=4.05, copies=2
+        "aluminium", "Al", "32 atoms of aluminium", "aluminium-m", mass=26.982, lattice="fcc", edge=4.05, copies=2
     ),
     "Fe": crystal("iron", "Fe", "54 atoms of bcc iron", "iron-m", mass=55.845, lattice="bcc", edge=2.87, copies=3),
 }

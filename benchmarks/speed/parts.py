@@ -28,7 +28,7 @@ NEQUIX = "nequix-oam-1-pft"
 # Students of it: lattice, cells along each axis, mass, element; and of ANI-2x.
 CRYSTALS = {
     "silicon-m": ("diamond 5.4868", 2, 28.085, "Si"),
-    "aluminium-xs": ("fcc 4.0328", 3, 26.982, "Al"),
+    "aluminium-m": ("fcc 4.0328", 3, 26.982, "Al"),
     "iron-m": ("bcc 2.8720", 3, 55.845, "Fe"),
 }
 LIQUIDS = ("water-xs", "water-s", "water-benzene-student")

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Whether the energy of a student is right in boxes larger than those that it was trained on.
 
-example: box_size.py models/aluminium-xs.yaml models/nequix-oam-1-pft.yaml Al fcc 4.033 840 2 3 4
+example: box_size.py models/aluminium-m.yaml models/nequix-oam-1-pft.yaml Al fcc 4.033 840 2 3 4
 
 The student runs at constant pressure in boxes of so many unit cells along each side. The teacher labels frames. Printed
 is the mean of E(student) - E(teacher), less that of the perfect crystal, in meV/atom, with its standard error from the

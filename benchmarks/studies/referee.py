@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks the claims of students as a referee would: by ASE and LAMMPS alone, without the code of certificates.
 
-example: referee.py aluminium models/aluminium-xs.yaml models/nequix-oam-1-pft.yaml
+example: referee.py aluminium models/aluminium-m.yaml models/nequix-oam-1-pft.yaml
 
 A line for each check: the student's value, the teacher's (or that of experiments, for water), what was allowed, and
 BLOCKER where it is exceeded. Exit status 1 with a blocker. Energies in eV, lengths in A. Limits are arguments of

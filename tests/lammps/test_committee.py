@@ -304,7 +304,7 @@ def test_a_structure_of_the_same_step(committees, tmp_path):
 )
 def test_refused(committees, tmp_path, words, options, text):
     a, b = committees["same cutoff"]
-    al = modelfile.find_model("aluminium-xs")
+    al = modelfile.find_model("aluminium-m")
     pair = f"pair_style mlff {options}\npair_coeff * * {words.format(a=a, b=b, al=al)}"
     case = Case("bad", box(), pair).text(str(tmp_path), single_point=False)
     error = fails(case + "run 0\n", tmp_path)

@@ -67,7 +67,7 @@ print "RESULT $(f_av)"
     return found, wanted, np.sqrt(wanted * 4.0 * wanted / trials)
 
 
-ALUMINIUM = (f"{MODELS}/aluminium-xs.yaml", "Al", 8000.0)
+ALUMINIUM = (f"{MODELS}/aluminium-m.yaml", "Al", 8000.0)
 NEQUIX = (f"{MODELS}/nequix-oam-1-pft.yaml", "Al", 8000.0)
 GASES = ("painn", "local", "ani", "nequix", "sevennet", "repelling")
 

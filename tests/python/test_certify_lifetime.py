@@ -234,7 +234,7 @@ class Stub(runner.Judge):
 def test_a_judge_ends_a_run(tmp_path, monkeypatch):
     """Where it says so: later rows and frames are dropped, four frames stay of a segment that is right."""
     monkeypatch.setattr(runner, "SEGMENT", 200)
-    potential = runner.of_model(os.path.join(MODELS, "aluminium-xs.yaml"), ["Al"], "fp32", lammps.find_plugin())
+    potential = runner.of_model(os.path.join(MODELS, "aluminium-m.yaml"), ["Al"], "fp32", lammps.find_plugin())
     p = runner.protocol(steps=600, warm=100, every=20, dump=20, dump_warm=True)
     frame = repeated(lattices.crystal(**ALUMINIUM), 32)
     for _ in range(2):  # the second time nothing is run
@@ -270,26 +270,26 @@ def test_a_model_that_explodes(tmp_path, monkeypatch):
 
 @runs
 def test_a_model_that_lives(tmp_path, monkeypatch):
-    """aluminium-xs at 300 K has no failure; a third of its atom-picoseconds is the value. Killed, it continues: the
+    """aluminium-m at 300 K has no failure; a third of its atom-picoseconds is the value. Killed, it continues: the
     same with any number of runs at a time."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(lifetime, "LEAST", 32)
     words = recipe(tmp_path, ALUMINIUM, 301, lifetime=300.0, scale=0.1)
-    found, verdict = certify("aluminium-xs.yaml", [*words, "--jobs", "1"])
+    found, verdict = certify("aluminium-m.yaml", [*words, "--jobs", "1"])
     assert verdict == "too short to say"
     assert all(r["failures"] == 0 and abs(r["atom_ps"] / r["value"] - 2.9957) < 1e-3 for r in found.values())
     assert "no failure in" in found["all"]["note"] and "12 runs of 32 atoms" in found["all"]["note"]
     steps = 3 * 4 * (100 + 500)  # warm ones count
     assert abs(found["all"]["atom_ps"] - 32 * steps / 1000) < 1e-6
     for kill in ("run-1/segments.json", "run-3/segments.json"):
-        given = [os.path.join(MODELS, "aluminium-xs.yaml"), *words, "--work", "k", "--jobs", "3"]
+        given = [os.path.join(MODELS, "aluminium-m.yaml"), *words, "--work", "k", "--jobs", "3"]
         script = f"from mlff_tools.certify import command, lifetime\nlifetime.LEAST = 32\ncommand.main({given!r})"
         env = {**os.environ, "PYTHONPATH": os.path.join(helpers.ROOT, "python")}
         words_of = [sys.executable, "-c", script]
         with subprocess.Popen(words_of, env=env, stdout=subprocess.DEVNULL, start_new_session=True) as process:
             seen = lambda kill=kill: bool(glob.glob(f"k/model-lifetime-X_301_K-*/{kill}"))
             assert kills.kill_when(process.pid, seen, 0.01) == kills.KILLED
-    again, _ = certify("aluminium-xs.yaml", [*words, "--work", "k", "--jobs", "4"])
+    again, _ = certify("aluminium-m.yaml", [*words, "--work", "k", "--jobs", "4"])
     assert again == found
 
 
@@ -335,7 +335,7 @@ def test_a_signal_to_the_process_alone(jobs, tmp_path, monkeypatch):
     """SIGTERM, as from a batch system, ends it and its runs at once, and the same command continues."""
     monkeypatch.chdir(tmp_path)
     words = [*recipe(tmp_path, ALUMINIUM, 301, lifetime=1e6), "--work", "k", "--jobs", jobs]
-    given = [os.path.join(MODELS, "aluminium-xs.yaml"), *words]
+    given = [os.path.join(MODELS, "aluminium-m.yaml"), *words]
     script = f"import sys\nfrom mlff_tools.certify import command\nsys.exit(command.main({given!r}))"
     env = {**os.environ, "PYTHONPATH": os.path.join(helpers.ROOT, "python")}
     with open("said", "w", encoding="utf-8") as said:

@@ -75,11 +75,11 @@ def test_frames_before_a_failure():
 
 @helpers.needs_lammps
 def test_own_runs(tmp_path, monkeypatch):
-    """aluminium-xs against itself with 2 meV/atom more: this is the bias, and all else is right."""
+    """aluminium-m against itself with 2 meV/atom more: this is the bias, and all else is right."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(lifetime, "LEAST", 32)
-    shutil.copy(os.path.join(MODELS, "aluminium-xs.safetensors"), tmp_path)
-    head = modelfile.load_yaml(os.path.join(MODELS, "aluminium-xs.yaml"))
+    shutil.copy(os.path.join(MODELS, "aluminium-m.safetensors"), tmp_path)
+    head = modelfile.load_yaml(os.path.join(MODELS, "aluminium-m.yaml"))
     head["energy_offsets"]["Al"] += 0.002
     for structure in head["self_test"]["structures"]:
         structure["energy"] += 0.002 * len(structure["elements"])
@@ -90,7 +90,7 @@ def test_own_runs(tmp_path, monkeypatch):
     value = {"teacher": {"mlff": "shifted"}, "bars": {"run_bias": 1.0, "run_forces": 1.0}}
     value["certify"] = {"systems": [{**item, "high": 600}], "measure": ["own_runs"], "scale": 0.001}
     (tmp_path / "r.yaml").write_text(yaml.safe_dump(value))
-    command.main([os.path.join(MODELS, "aluminium-xs.yaml"), "r.yaml", "-o", "c.html"])
+    command.main([os.path.join(MODELS, "aluminium-m.yaml"), "r.yaml", "-o", "c.html"])
     with open("c.json", encoding="utf-8") as f:
         found = json.load(f)
     states = ["Al 300 K", "Al 600 K", "Al 600 K dense", "Al 600 K stretched"]

@@ -168,7 +168,8 @@ def test_repulsion_is_tested(path, tmp_path):
     assert len(REPELLED) == 11
     fails_its_test(path, tmp_path, lambda t: re.sub(r"repulsion:\n(  .*\n)+", "", t))
     if "kind: clamped" in path.read_text():
-        return fails_its_test(path, tmp_path, lambda t: re.sub(r"(radii: \{(?s:.)*?Pu: )1.08\}", r"\g<1>1.4}", t))
+        longer = lambda found: f"{found[1]}{1.3 * float(found[2]):.3f}}}"
+        return fails_its_test(path, tmp_path, lambda t: re.sub(r"(radii: \{[^}]*: )([0-9.]+)\}", longer, t))
     pair, reach = re.search(r"cutoffs: \{.*?([A-Z][a-z]?-[A-Z][a-z]?): ([0-9.]+)\}", path.read_text()).groups()
     longer = f"{pair}: {min(1.5 * float(reach), 4.0):.3f}"
     fails_its_test(path, tmp_path, lambda t: t.replace(f"{pair}: {reach}}}", longer + "}", 1))

@@ -149,7 +149,7 @@ def test_frames_that_depend_on_each_other():
 
 # ---- files -----------------------------------------------------------------------------------------------------------
 
-MODEL = os.path.join(helpers.ROOT, "models", "aluminium-xs")
+MODEL = os.path.join(helpers.ROOT, "models", "aluminium-m")
 
 
 @pytest.fixture(scope="module")
@@ -175,8 +175,8 @@ def frames(tmp_path_factory):
 
 def copy_model(folder):
     for end in (".yaml", ".safetensors"):
-        shutil.copyfile(MODEL + end, folder / f"aluminium-xs{end}")
-    return folder / "aluminium-xs.yaml"
+        shutil.copyfile(MODEL + end, folder / f"aluminium-m{end}")
+    return folder / "aluminium-m.yaml"
 
 
 def test_command(frames, tmp_path, capsys):
@@ -268,7 +268,7 @@ def test_certificate_follows(frames, tmp_path):
     model = copy_model(tmp_path)
     head = modelfile.read_head(model)
     (tmp_path / "certificates").mkdir()
-    place = tmp_path / "certificates" / "aluminium-xs.json"
+    place = tmp_path / "certificates" / "aluminium-m.json"
     place.write_text(
         json.dumps({"model": {"sha256": teachers.network_digest(head)}, "verdict": "PASS"}), encoding="utf-8"
     )
@@ -310,8 +310,8 @@ def test_frames_of_one_structure():
 @pytest.mark.parametrize(
     "change,text",
     [
-        ({"width": 17}, "shape [17, 16], expected [18, 17]"),
-        ({"width": 8}, "but the last layer of this mace model has 16 features"),
+        ({"width": 65}, "shape [65, 64], expected [66, 65]"),
+        ({"width": 8}, "but the last layer of this mace model has 64 features"),
         ({"width": 0}, "width"),
         ({"unit": "meV"}, "unit"),
         ({"limit": -1.0}, "limit"),
@@ -343,7 +343,7 @@ def test_refused(frames, tmp_path, capsys):
     for words, text in (
         ([str(model), str(tmp_path / "none.xyz")], "none.xyz"),
         ([str(model), str(foreign)], "does not know element Cu"),
-        ([str(model), str(few)], "too few atoms for 16 features: Al 32"),
+        ([str(model), str(few)], "too few atoms for 64 features: Al 32"),
         ([str(tmp_path / "no-model"), str(few)], "there is not a model file"),
     ):
         before = model.read_bytes()

@@ -38,7 +38,7 @@ ROLES = {
         "benzene_gas": "water-benzene-student",
         "silicon": "silicon-m",
         "gaas": "gaas-r2scan-xs",
-        "aluminium": "aluminium-xs",
+        "aluminium": "aluminium-m",
         "iron": "iron-m",
     },
 }
