@@ -5,7 +5,7 @@ example: drift.py 40
 
 The runs are those of `mlff validate` with one benzene molecule, whose forces are derivatives of an energy and whose
 time step is short: the true drift is taken to be zero, and the mean over all runs with its standard error is printed
-next to it. A drift planted by adding a line is held as often; printed is how often it is told from zero. The control
+next to it. A drift planted by adding a line is held as often; printed is how often it differs from zero. The control
 is the interval of a regression on blocks, which takes noise for all there is.
 """
 
@@ -48,9 +48,11 @@ def main():
         found += planted.value > planted.error
         print(f"{seed:4d}  {drift.value:8.4f} +- {drift.error:.4f}; {simple.error:.4f}", flush=True)
     error = np.std(values, ddof=1) / np.sqrt(len(values))
-    print(f"mean of the drifts {np.mean(values):.4f} +- {error:.4f} (standard error), scatter {np.std(values, ddof=1):.4f}")
+    print(
+        f"mean of the drifts {np.mean(values):.4f} +- {error:.4f} (standard error), scatter {np.std(values, ddof=1):.4f}"
+    )
     print(f"zero is in {held} of {args.runs} intervals; in {control} of those of the regression")
-    print(f"a drift of {PLANTED} more is told from zero in {found}")
+    print(f"a drift of {PLANTED} more differs from zero in {found}")
 
 
 if __name__ == "__main__":

@@ -320,7 +320,8 @@
   X(S, FIELD, METRIC, steps_per_second, steps_per_second, "1/s", "n_steps / total_time_s") \
   X(S, LATER, METRIC, cpu_ms, cpu_ms, "ms", \
     "processor time of the thread that steps, per step, mean of the ranks; null: not measured") \
-  X(S, LATER, METRIC, cpu_share, cpu_share, "", "cpu_ms / mean_latency_ms; below 0.9 the processor was busy otherwise") \
+  X(S, LATER, METRIC, cpu_share, cpu_share, "", \
+    "cpu_ms / mean_latency_ms; below 0.9 the processor was busy otherwise") \
   X(S, FIELD, TEXT, timestamp, timestamp, "", "UTC, for example 2025-11-23 10:30:00") \
   X(S, FIELD, TEXT, notes, notes, "", "") \
   X(S, FIELD, METRIC, us_per_atom, us_per_atom, "us", "mean latency / atoms of the step") \

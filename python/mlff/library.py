@@ -260,7 +260,7 @@ STRUCTURES = {
     "mlff_xyz_frame": CXyzFrame,
 }
 
-# Of mlffprof.h, whose sizes the library does not know.
+# Structures of mlffprof.h, whose sizes the library does not know.
 PROFILE_STRUCTURES = {
     "mlffprof_options": CProfileOptions,
     "mlffprof_step": CStep,

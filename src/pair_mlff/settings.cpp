@@ -37,7 +37,7 @@ static const Row ROWS[] = {
     {{"devi_dump", "FORCE", nullptr, "threshold for a frame in dump_file"}, RUN, &S::devi_dump},
     {{"devi_stop", "FORCE", nullptr, "threshold for a frame and the end of the run"}, RUN, &S::devi_stop},
     {{"dump_file", "FILE", "deviation.dump", "dump file of these frames"}, RUN, &S::dump_file},
-    {{"inner", "FILE", nullptr, "model of the inner level of run_style respa"}, RUN, &S::inner},
+    {{"inner", "MODEL", nullptr, "model of the inner level of run_style respa"}, RUN, &S::inner},
 };
 
 /* Row of this table; and description of any keyword, including those of the engine. */

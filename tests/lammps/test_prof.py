@@ -46,7 +46,7 @@ def test_times_are_those_of_lammps(tmp_path):
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="processes cannot be kept on a core here")
 def test_processor_time_of_a_busy_core(tmp_path):
     """Two other processes on the core: wall times are two to four times as long, the processor time of a step is not,
-    and the report says that the run was disturbed."""
+    and the report has it that the run was disturbed."""
     core, deck = min(os.sched_getaffinity(0)), argon(prof("file r.json warmup 20"), "run 2000", n=4)
     spin = [sys.executable, "-c", f"import os; os.sched_setaffinity(0, {{{core}}})\nwhile True: pass"]
     before, found = os.sched_getaffinity(0), []

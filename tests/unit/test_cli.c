@@ -74,7 +74,8 @@ START_TEST(usage)
   expect(run("time --help"), 0, "--calls");
   expect(run("info"), 0, "architecture");
   expect(run("verify"), 2, "MODEL");
-  expect(run("info none"), 1, "there is no model 'none'; known models (here, in LAMMPS_POTENTIALS and MLFF_MODELS, of mlff):");
+  expect(run("info none"), 1,
+         "there is no model 'none'; known models (here, in LAMMPS_POTENTIALS and MLFF_MODELS, of mlff):");
   expect(run("info a b"), 2, "unexpected argument 'b'");
   expect(run("info a --json"), 2, "unknown option '--json'");
   expect(run("verify a --device"), 2, "missing value after '--device'");

@@ -98,7 +98,7 @@ def drift(x, y):
     """Slope of y over x by linear regression, with an interval that holds where y is a random walk, as the energy of
     NVE, or noise, or the sum of both.
 
-    Increments of the means of DRIFT_BLOCKS blocks have the covariance noise (2, -1 beside the diagonal) + walk, which
+    Increments of the means of DRIFT_BLOCKS blocks have the covariance noise (2, -1 next to the diagonal) + walk, which
     sines diagonalise. The interval is that of the mixture over all ratios of walk and noise, weighted by their
     restricted likelihood. Twin: mlffprof_drift."""
     found = slope(x, y, DRIFT_BLOCKS)

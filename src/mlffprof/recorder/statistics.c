@@ -117,7 +117,7 @@ typedef struct increments {
   double z[N_STEPS], line[N_STEPS], weight[N_STEPS], noise[N_STEPS], spacing;
 } increments;
 
-/* Of y less the line with this slope. */
+/* Increments of y less the line with this slope. */
 static increments increments_of(const double *x, const double *y, const int64_t *w, int n, double slope)
 {
   const int m = N_STEPS;

@@ -25,7 +25,7 @@ typedef struct mlffprof_slope {
  * 3. */
 mlffprof_slope mlffprof_regression(const double *x, const double *y, const int64_t *w, int n);
 /* The same slope with an error that holds where y is a random walk, as the energy of NVE, or noise, or the sum of both.
- * Increments of the means of 20 blocks have the covariance  noise * (2, -1 beside the diagonal) + walk,  which sines
+ * Increments of the means of 20 blocks have the covariance  noise * (2, -1 next to the diagonal) + walk,  which sines
  * diagonalise; the interval is that of the mixture over all ratios of walk and noise, weighted by their restricted
  * likelihood. NaN error for fewer than 20 points. Twin: drift in python/mlff_tools/ensemble/statistics.py. */
 mlffprof_slope mlffprof_drift(const double *x, const double *y, const int64_t *w, int n);
