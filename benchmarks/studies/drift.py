@@ -47,10 +47,9 @@ def main():
         control += abs(simple.value) <= simple.error
         found += planted.value > planted.error
         print(f"{seed:4d}  {drift.value:8.4f} +- {drift.error:.4f}; {simple.error:.4f}", flush=True)
-    error = np.std(values, ddof=1) / np.sqrt(len(values))
-    print(
-        f"mean of the drifts {np.mean(values):.4f} +- {error:.4f} (standard error), scatter {np.std(values, ddof=1):.4f}"
-    )
+    scatter = np.std(values, ddof=1)
+    error = scatter / np.sqrt(len(values))
+    print(f"mean of the drifts {np.mean(values):.4f} +- {error:.4f} (standard error), scatter {scatter:.4f}")
     print(f"zero is in {held} of {args.runs} intervals; in {control} of those of the regression")
     print(f"a drift of {PLANTED} more differs from zero in {found}")
 
