@@ -98,7 +98,7 @@ MATERIALS = {
         "gallium arsenide",
         "Ga As",
         "64 atoms of gallium arsenide",
-        "gaas-r2scan-xs",
+        "gaas-r2scan-m",
         "tensornet-matpes-r2scan",
         mass=69.723,
         mass2=74.922,

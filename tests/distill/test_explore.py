@@ -44,7 +44,7 @@ fix 2 all langevin ${t} ${t} 0.05 ${seed}
 dump 1 all custom 100 out/all.dump id x y z
 %s
 """
-GAAS = os.path.join(MODELS, "gaas-r2scan-xs.yaml")
+GAAS = os.path.join(MODELS, "gaas-r2scan-m.yaml")
 LIMIT = 0.01  # eV/A, below that of all models
 
 

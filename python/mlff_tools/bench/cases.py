@@ -37,7 +37,7 @@ ROLES = {
         "water": "water-xs",
         "benzene_gas": "water-benzene-student",
         "silicon": "silicon-m",
-        "gaas": "gaas-r2scan-xs",
+        "gaas": "gaas-r2scan-m",
         "aluminium": "aluminium-m",
         "iron": "iron-m",
     },
