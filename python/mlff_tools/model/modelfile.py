@@ -615,7 +615,7 @@ def read_head(path):
     if "format" not in head:
         raise ModelError(
             f"{path}: is not a model file of mlff: it has no key format; mlff convert makes one from a model of "
-            "another package"
+            "another package [mlff-23]"
         )
     if head["format"] != FORMAT:
         raise ModelError(f"{path}: is not a model file: format is {head['format']!r}, expected {FORMAT}")
