@@ -3,7 +3,6 @@
 
 #include "utils.h"
 
-#include <algorithm>
 #include <cstdlib>
 #include <dirent.h>
 #include <dlfcn.h>

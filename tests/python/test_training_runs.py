@@ -278,8 +278,8 @@ class Runs(unittest.TestCase):
             self.train("a", settings=config(steps=10))
 
     def test_warm_start_on_other_data(self):
-        """The next round: the same network on more labels goes on with the same weights, whatever their mean; with
-        another method it does not."""
+        """The next round: the same network on more labels goes on with the same weights, also where the mean of
+        the labels changes; with another method it does not."""
         first = self.train("a", settings=config(steps=200))
         more = labelled(40)
         for k, frame in enumerate(labelled(20, seed=9)):

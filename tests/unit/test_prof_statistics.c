@@ -262,7 +262,7 @@ START_TEST(drift_is_that_of_python)
   near_one(s.slope, 0.07196341, 1e-7);
   near_one(s.error, 0.05538416, 1e-5);
   for (int k = 0; k < 60; k++) y[k] = 5 - 0.25 * x[k];
-  w[3] = 0; /* left out, whatever it is */
+  w[3] = 0; /* left out */
   y[3] = NAN;
   near_one(mlffprof_drift(x, y, w, 60).slope, -0.25, 1e-14);
   near_one(mlffprof_drift(x, y, w, 60).error, 0, 1e-12);

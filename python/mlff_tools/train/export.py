@@ -36,14 +36,13 @@ def describe(data, cutoff):
     }
 
 
-def _domain(config, about, repulsion):
+def _domain(config, about, clamps):
+    """The block domain. clamps: cutoffs of the repulsion, A, or None."""
     wanted, spanned = config.get("domain", {}), domain.rounded(about["spanned"])
     nearest = min(about["spanned"].get("distances", {}).values(), default=1.0)
     least = NEAREST * nearest
-    if repulsion:
-        least = min(
-            [NEAREST_REPELLED * nearest, *(NEAREST * r for r in modelfile.repulsion_cutoffs(repulsion).values())]
-        )
+    if clamps is not None:
+        least = min(NEAREST_REPELLED * nearest, NEAREST * float(clamps.min()))
     return {
         "elements": spanned.pop("elements"),
         "min_distance": float(wanted.get("min_distance", np.floor(100 * least) / 100)),
@@ -162,11 +161,6 @@ def export(trainer, name, rows):
     config, elements, network = trainer.config, trainer.data["elements"], trainer.network
     about = describe(trainer.data, float(network.cutoff))
     tensors = network.export(trainer.views(trainer.ema), trainer.scale)
-    repulsion = trainer.repulsion and {
-        "elements": elements,
-        "cutoff": float(network.cutoff),
-        "repulsion": trainer.repulsion,
-    }
     head = {
         "format": modelfile.FORMAT,
         "name": config["name"],
@@ -177,9 +171,9 @@ def export(trainer, name, rows):
         "units": {"length": "angstrom", "energy": "eV", "energy_in_eV": 1.0},
         "energy_offsets": {e: float(x) for e, x in zip(elements, trainer.offsets)},
         config["architecture"]: network.block(),
-        **({"repulsion": trainer.repulsion} if repulsion else {}),
+        **({"repulsion": trainer.repulsion} if trainer.repulsion else {}),
         "provenance": _provenance(trainer, about),
-        "domain": _domain(config, about, repulsion),
+        "domain": _domain(config, about, network.clamps),
         "accuracy": _accuracy(rows, about),
         "self_test": selftest.empty(config["architecture"]),
     }
