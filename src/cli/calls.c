@@ -1,6 +1,7 @@
 /* calls.c: repeated evaluations of one structure, recorded with the profiler library (mlff time, mlff soak). */
 #define _DEFAULT_SOURCE
 
+#include "../base/commit.h"
 #include "cli.h"
 
 #include <math.h>
@@ -33,6 +34,7 @@ static mlffprof_status add_context(mlffprof_recorder *r, const cli_options *o, c
   const char *const texts[][2] = {{"host", host},
                                   {"cpu", *cpu ? cpu : NULL},
                                   {"mlff", MLFF_VERSION},
+                                  {"commit", mlff_commit()},
                                   {"architecture", info->architecture},
                                   {"model_sha256", info->sha256},
                                   {"model_header_sha256", info->header_sha256},

@@ -1,6 +1,7 @@
 /* check.c: mlff check prints what this computer, its GPUs and this build support. */
 #define _GNU_SOURCE
 
+#include "../base/commit.h"
 #include "cli.h"
 
 #include <math.h>
@@ -101,8 +102,8 @@ static int measure_roofs(check *c)
 static void print_text(const check *c)
 {
   const mlff_platform *p = &c->platform;
-  printf("mlff       %s, compiler %s, libyaml %s, glibc %s\n", p->version, p->compiler, p->yaml,
-         gnu_get_libc_version());
+  printf("mlff       %s (commit %s), compiler %s, libyaml %s, glibc %s\n", p->version, mlff_commit(), p->compiler,
+         p->yaml, gnu_get_libc_version());
   printf("cpu        %ld processors, kernels %s\n", sysconf(_SC_NPROCESSORS_ONLN), p->kernels);
   printf("  mixed    %s\n", p->mixed);
   for (int k = 0; k < c->n_roofs; k++)
@@ -177,6 +178,7 @@ static int write_json(FILE *out, const void *user)
   const mlff_platform *p = &c->platform;
   fputs("{\n  ", out);
   json_text(out, "mlff", p->version, ",\n  ");
+  json_text(out, "commit", mlff_commit(), ",\n  ");
   json_text(out, "compiler", p->compiler, ",\n  ");
   json_text(out, "libyaml", p->yaml, ",\n  ");
   json_text(out, "glibc", gnu_get_libc_version(), ",\n  ");

@@ -1,4 +1,5 @@
 /* main.c: the program `mlff`: its commands. */
+#include "../base/commit.h"
 #include "cli.h"
 
 #include <errno.h>
@@ -110,7 +111,7 @@ int cli_run(int argc, char **argv, int in_batch)
     return CLI_OK;
   }
   if (!strcmp(argv[1], "--version")) {
-    printf("mlff %s\n", MLFF_VERSION);
+    printf("mlff %s (commit %s)\n", MLFF_VERSION, mlff_commit());
     return CLI_OK;
   }
   if (!strcmp(argv[1], "--completion")) {

@@ -1,6 +1,8 @@
 /* prof_context.cpp: see prof_context.h. */
 #include "prof_context.h"
 
+#include "../base/commit.h"
+
 #include "atom.h"
 #include "comm.h"
 #include "force.h"
@@ -69,6 +71,7 @@ static void describe_machine(LAMMPS *lmp, mlffprof_recorder *recorder)
     mlffprof_recorder_context_number(recorder, "partition", lmp->universe->iworld + 1, nullptr);
   mlffprof_recorder_context(recorder, "lammps", lmp->version, nullptr);
   mlffprof_recorder_context(recorder, "plugin", MLFF_VERSION, nullptr);
+  mlffprof_recorder_context(recorder, "commit", mlff_commit(), nullptr);
   mlffprof_recorder_context(recorder, "plugin_compiled_for", MLFF_LAMMPS_VERSION, nullptr);
 }
 

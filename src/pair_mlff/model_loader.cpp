@@ -1,6 +1,7 @@
 /* model_loader.cpp: see model_loader.h. */
 #include "model_loader.h"
 
+#include "../base/commit.h"
 #include "errors.h"
 #include "exchange/gpu_mpi.h"
 #include "exchange/machine.h"
@@ -268,8 +269,9 @@ void MLFFLoader::report(const std::string &path, mlff_model *model, const MLFFSe
   if (comm->me != 0) return;
   const mlff_info *info = mlff_model_info(model);
   const MLFFUnits *units = MLFFResults::find_units(update->unit_style);
-  std::string text = "pair_style mlff " MLFF_VERSION " in LAMMPS ";
-  text += std::string(lmp->version) + ", compiled for " MLFF_LAMMPS_VERSION "\n" + describe(path, info, settings);
+  std::string text = "pair_style mlff " MLFF_VERSION " (commit ";
+  text += std::string(mlff_commit()) + ") in LAMMPS " + lmp->version + ", compiled for " MLFF_LAMMPS_VERSION "\n" +
+          describe(path, info, settings);
   if (info->device_why[0]) text += std::string("  no GPU:       ") + info->device_why + "\n";
   text += gpu_table + exchange_text;
   text += mlff_format("  units:        %s, 1 eV = %.9g %s\n", units->style, units->per_ev, units->energy);

@@ -103,6 +103,7 @@ def test_engine_spans(zoo, tmp_path):
         assert 0 < report["forces_time_ms"] < parts["pair"]["mean_ms"]
         assert report["model_name"] == f"random-{name}" and report["device"] == "cpu"
         assert re.fullmatch("[0-9a-f]{64}", report["context"]["model_sha256"])
+        assert re.fullmatch("[0-9a-f]{12}(-dirty)?|unknown", report["context"]["commit"])
         assert report["context"]["model_header_sha256"] == modelfile.read_head(zoo[name])["header_sha256"]
         assert report["context"]["precision"] == "fp32" and report["context"]["pair_style"] == "mlff"
 
