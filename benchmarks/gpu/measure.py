@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Tests and times mlff on a GPU, in two calls of less than ten minutes each.
+"""Tests and times mlff on a GPU, in calls of less than ten minutes each.
 
   measure.py tests    runs the test programs on the GPU, and compute-sanitizer where it is installed
   measure.py times    times evaluations, batches of 16 with and without CUDA graph, and whole steps of LAMMPS
+  measure.py targets  students and teachers in LAMMPS against each target: mlff bench --suite targets (needs numpy)
   measure.py build    builds what both need; they do it themselves where --build has no programs
 
 A network is timed only after its energy and forces agree with those of the CPU in fp64 on a small system.
-Results are OUT/tests.json and OUT/times.json, with a table in .txt. Both files are complete after every case, so a call
-that is killed keeps what it measured. Python 3.9 without packages is enough for programs that are already built.
+Results are OUT/CALL.json, with a table in .txt. Both are complete after every case, so a call that is killed keeps what
+it measured. Python 3.9 without packages is enough for programs that are already built.
 """
 
 import argparse
@@ -453,6 +454,24 @@ def times(session):
             lammps(session, model, n_atoms, 20 if quick else n_steps, ranks, lists)
 
 
+def targets(session):
+    """Students and teachers in small systems at constant temperature, and the table of targets in OUT/targets/."""
+    out, quick = os.path.join(session.out, "targets"), session.args.quick
+    words = [VENV if os.path.exists(VENV) else sys.executable, "-m", "mlff_tools", "bench", "--suite", "targets"]
+    words += ["--size", "small", "--protocol", "nvt", "--budget", "0", "--device", session.args.device]
+    words += ["--build", session.build, "--lmp", session.program("lmp"), "--out", out]
+    words += ["silicon-small-nvt-*", "--steps", "30", "--repeats", "1"] if quick else []
+    places = {"PYTHONPATH": os.path.join(ROOT, "python"), "MLFF": session.program("mlff")}
+
+    def measure(limit):
+        checked(words, limit, **{**session.environment(), **places})
+        with open(os.path.join(out, "targets.json"), encoding="utf-8") as f:
+            verdicts = [row["verdict"] for row in json.load(f)["rows"]]
+        return {"checks": len(verdicts), "findings": verdicts.count("FAIL")}
+
+    session.add({"program": "mlff bench --suite targets"}, measure, 560)
+
+
 # ---- tests ---------------------------------------------------------------------------------------------------------
 
 
@@ -517,7 +536,7 @@ def small_evaluation(session, name):
 
 
 def measure(args):
-    """A call of `tests` or `times`; True when no row failed."""
+    """A call of `tests`, `times` or `targets`; True when no row failed."""
     session, state = Session(args), "stopped"
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped by SIGTERM"))
     try:
@@ -530,7 +549,7 @@ def measure(args):
         with open(path, encoding="utf-8") as f:
             session.state["machine"] = json.load(f)
         session.save()
-        {"tests": tests, "times": times}[args.call](session)
+        {"tests": tests, "times": times, "targets": targets}[args.call](session)
         state = "complete"
     finally:
         session.close(state)
@@ -539,7 +558,7 @@ def measure(args):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("call", choices=("tests", "times", "build"))
+    parser.add_argument("call", choices=("tests", "times", "targets", "build"))
     parser.add_argument("--build", default=os.path.join(ROOT, "build-gpu"), help="folder of the programs (build-gpu)")
     parser.add_argument("--out", default="gpu-results", help="folder of the results (gpu-results)")
     parser.add_argument("--seconds", type=float, default=570, help="time limit of a call (570)")

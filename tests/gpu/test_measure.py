@@ -107,6 +107,16 @@ def test_times(build, tmp_path, models):
     assert text.startswith("times: complete") and len(text.splitlines()) == len(found["rows"]) + 2
 
 
+@nightly.only
+def test_targets(build, tmp_path):
+    """The table of targets on the simulated device: rows that need a GPU have values."""
+    code, found, output = finish(start("targets", build, tmp_path, "--quick"), tmp_path, "targets")
+    assert code == 0 and found["rows"][0]["checks"] > 20, (found, output)
+    with open(tmp_path / "targets" / "targets.json", encoding="utf-8") as f:
+        values = {r["target"]: r["value"] for r in json.load(f)["rows"]}
+    assert values["captured and fused / plain"] > 0 and values["mean step"] > 0
+
+
 def test_pack(build, tmp_path):
     """A pack has all libraries but those of glibc, gcc and zlib, and measures with an empty environment."""
     settings = {"BUILD": str(build), "PYTHON": sys.executable, "MLFF_SHARED_DIR": str(tmp_path)}

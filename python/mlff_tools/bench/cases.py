@@ -36,6 +36,7 @@ ROLES = {
     "student": {
         "water": "water-xs",
         "benzene_gas": "water-benzene-student",
+        "benzene": "organics-s",
         "silicon": "silicon-m",
         "gaas": "gaas-r2scan-m",
         "aluminium": "aluminium-m",
@@ -148,11 +149,27 @@ def student(system):
 
 def model_of(system, model):
     """Path of the model that runs a system: the one given if the suite runs the system with it, or for a role of ROLES
-    that of the system; None where there is none."""
+    that of the system, there or not; None where there is none."""
     if model in ROLES:
-        path = os.path.join(MODELS, f"{ROLES[model].get(system)}.yaml")
-        return path if os.path.exists(path) else None
+        name = ROLES[model].get(system)
+        return name and os.path.join(MODELS, f"{name}.yaml")
     return model if model and covered(system, model) else None
+
+
+def check_that_it_exists(path, system):
+    """LammpsError for a model of ROLES that is not there, with the way to get it."""
+    if not os.path.exists(path):
+        name = os.path.splitext(os.path.basename(path))[0]
+        raise LammpsError(f"{system} needs {path}, which does not exist: {how_to_get(name)}, or leave {system} out")
+
+
+def how_to_get(name):
+    """What makes a model that is not shipped."""
+    if name == "ani-2x":
+        return "convert it with `mlff convert ani ani-2x.yaml -o models/ani-2x` (docs/teachers/ani-2x.md)"
+    if name == "orb-v2":
+        return "convert it with `mlff convert orb CHECKPOINT -o models/orb-v2` (docs/teachers/orb-v2.md)"
+    return f"make it with `mlff distill models/recipes/{name}.yaml`"
 
 
 def covered(system, model):
@@ -203,7 +220,7 @@ def full(model):
     cases += [Case("benzene", size, "nvt", "airebo") for size in SIZES[:2]]
     cases += [Case("tantalum", "small", "nvt", "snap"), Case("tantalum", "small", "nvt", "pod")]
     gas = model_of("benzene_gas", model)
-    if gas and not random_weights(gas):  # replicas move
+    if gas and not (os.path.exists(gas) and random_weights(gas)):  # replicas move
         cases += [
             Case("benzene_gas", "small", "nvt", "mlff", gas, copies=c, deck="in.replicas")
             for c in ((1, 1, 1), (2, 2, 1), (2, 2, 2), (4, 2, 2))
@@ -217,6 +234,15 @@ def quick(model):
     work_list = [("water", "small", "nvt"), ("water", "medium", "nvt"), ("water", "small", "nve")]
     work_list += [(s, "small", "nve") for s in ("benzene_gas", *MATERIALS)]
     return cases + [Case(*work, "mlff", model_of(work[0], model)) for work in work_list if model_of(work[0], model)]
+
+
+def targets(model):
+    """The suite of students, and their teachers in the cases that students and teachers are compared by."""
+    teachers = [Case(s, "small", "nvt", "mlff", model_of(s, "teacher")) for s in ROLES["teacher"]]
+    return full(model) + [c for c in teachers if os.path.exists(c.model)]  # goals.py names what is missing
+
+
+SUITES = {"full": full, "quick": quick, "targets": targets}
 
 
 def chosen(args):
@@ -240,12 +266,15 @@ def chosen(args):
                     cases += _of(system, size, protocol, args, models, None)
     else:
         for k, model in enumerate(models or [None]):
-            suite = (full if args.suite == "full" else quick)(model)
+            suite = SUITES[args.suite](model)
             cases += [c for c in suite if c.model or k == 0]
     cases = [c for c in cases if _wanted(c, args)]
     cases = [dataclasses.replace(c, ranks=r, threads=t) for c in cases for r in args.ranks for t in args.threads]
     cases = [dataclasses.replace(c, temperature=t) for c in cases for t in args.temperatures or [None]]
     unique = list(dict.fromkeys(cases))
+    for case in unique:
+        if case.model:
+            check_that_it_exists(case.model, case.system)
     if not unique:
         raise LammpsError("no case fits this choice; `mlff bench --list` shows all names")
     return unique

@@ -29,25 +29,26 @@ from .cases import SYSTEMS, model_of
 FORMAT, ROUNDS, SECONDS, PATIENCE = "mlff-implementations/1", 9, 0.3, 600.0
 VARIANTS = ("eager", "compiled")  # of PyTorch
 ENERGY, FORCES = 1e-5, 1e-3  # eV/atom and eV/A by which single precision may differ from double
-# Medium sizes of in.bench: a data file in its folder, or lattice, constant in A and cells along each edge
+# Small and medium sizes of in.bench: data files in its folder, or lattice, constant in A, cells along each edge
 STRUCTURES = {
-    "water": "data.water64",
-    "benzene": "data.benzene16",
-    "silicon": ("diamond", 5.431, 3),
-    "gaas": ("zincblende", 5.653, 3),
-    "nacl": ("rocksalt", 5.64, 3),
-    "aluminium": ("fcc", 4.05, 4),
-    "iron": ("bcc", 2.855, 5),
+    "water": ("data.water21", "data.water64"),
+    "benzene": ("data.benzene4", "data.benzene16"),
+    "silicon": ("diamond", 5.431, (2, 3)),
+    "gaas": ("zincblende", 5.653, (2, 3)),
+    "nacl": ("rocksalt", 5.64, (2, 3)),
+    "aluminium": ("fcc", 4.05, (2, 4)),
+    "iron": ("bcc", 2.855, (3, 5)),
 }
 RATTLE = 0.05  # A, of crystals
 
 
-def structure(system, decks):
-    """Elements, positions and cell of a system of in.bench at its medium size."""
-    made = STRUCTURES[system]
-    if isinstance(made, str):
-        return read_data(os.path.join(decks, made))
-    lattice, constant, n = made
+def structure(system, decks, size="medium"):
+    """Elements, positions and cell of a system of in.bench at its small or medium size."""
+    made, which = STRUCTURES[system], ("small", "medium").index(size)
+    if len(made) == 2:
+        return read_data(os.path.join(decks, made[which]))
+    lattice, constant, cells = made
+    n = cells[which]
     crystal = {"lattice": lattice, "elements": SYSTEMS[system][2].split(), "constant": constant, "supercell": [n] * 3}
     (frame,) = build.bases({"crystal": crystal}, system)
     return build.disturbed(frame, 0, 0.0, RATTLE, 1)
@@ -199,7 +200,7 @@ def main(models, systems, decks, out, python=None, write=print):
     found = []
     for model in models:
         covered = ((s, model_of(s, model)) for s in STRUCTURES if not systems or s in systems)
-        system, path = next(((s, path) for s, path in covered if path), (None, None))
+        system, path = next(((s, path) for s, path in covered if path and os.path.exists(path)), (None, None))
         if not path:
             raise ModelError(f"{model}: none of {', '.join(systems or STRUCTURES)} is a system of this model")
         frame = structure(system, decks)

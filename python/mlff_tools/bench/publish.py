@@ -101,9 +101,13 @@ def publish(source, folder, name=None):
             case.update(a=by_file[case["a"]], b=by_file[case["b"]])
         profiles.write_json(os.path.join(folder, name), rounded(comparison))
         names.append(name)
-    with open(os.path.join(source, "summary.txt"), encoding="utf-8") as f:
-        profiles.write_text(os.path.join(folder, summary), f.read())
-    names.append(summary)
+    texts = {"summary.txt": summary}
+    if os.path.exists(os.path.join(source, "targets.json")):
+        texts.update({f"targets.{kind}": f"targets{end}.{kind}" for kind in ("json", "txt")})
+    for name, published in texts.items():
+        with open(os.path.join(source, name), encoding="utf-8") as f:
+            profiles.write_text(os.path.join(folder, published), f.read())
+        names.append(published)
     settings = {
         k: suite["settings"][k] for k in ("steps", "warmup", "equilibrate", "pair_settings", "variables", "sha256")
     }

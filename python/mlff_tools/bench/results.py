@@ -7,7 +7,7 @@ from statistics import mean, median
 
 from ..ensemble import judge
 from ..model import files
-from . import ensembles, noise, profiles
+from . import ensembles, goals, noise, profiles
 from .cases import SYSTEMS, clean
 
 
@@ -194,12 +194,12 @@ def comparison_text(comparison):
     return "\n".join([head, *lines])
 
 
-def comparisons(rows, args):
-    """All pairs of models (or the two builds), as dictionaries, those without common work left out."""
+def comparisons(rows, args, models):
+    """All pairs of models by their names (or the two builds), as dictionaries, those without common work left out."""
     groups = {}
     for row in rows:
         side = row["case"].rpartition("-")[2] if args.by_build else ""
-        if row["potential"] in {clean(os.path.splitext(os.path.basename(m))[0]) for m in args.models} or args.by_build:
+        if row["potential"] in models or args.by_build:
             groups.setdefault(side or row["potential"], []).append(row)
     names = list(groups)
     if not args.by_build:  # the slower one is A, so that ratios are speed-ups of B
@@ -284,7 +284,7 @@ def write(results, args, seconds):
         for system, sizes in scaling(selected).items():
             for n, row in sizes.items():
                 copy(args.out, row["file"], f"{clean(potential)}_scaling_{system}_{n}.json")
-    found = comparisons(rows, args)
+    found = comparisons(rows, args, {case.potential_name for case in cases if case.model})
     for c in found:
         profiles.write_json(os.path.join(args.out, f"comparison_{clean(c['a'])}_vs_{clean(c['b'])}.json"), c)
     batched = batches(rows)
@@ -298,6 +298,8 @@ def write(results, args, seconds):
         *(comparison_text(c) for c in found),
     ]
     text = "\n".join(p for k, p in enumerate(parts) if p or k == 1) + "\n"
+    if args.suite == "targets":
+        text += "\n" + goals.write(rows, results, found, args)
     profiles.write_text(os.path.join(args.out, "summary.txt"), text)
     profiles.write_json(
         os.path.join(args.out, "suite.json"),
@@ -321,6 +323,8 @@ def remove_old(folder):
     shutil.rmtree(os.path.join(folder, "cases"), ignore_errors=True)
     os.makedirs(os.path.join(folder, "cases"))
     for name in os.listdir(folder):
+        if name in ("targets.json", "targets.txt"):
+            os.remove(os.path.join(folder, name))
         if name.endswith(profiles.SCALING_REPORTS):
             continue
         if name.endswith(".json") and ("_profile" in name or "_scaling_" in name or name.startswith("comparison_")):

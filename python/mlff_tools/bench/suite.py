@@ -5,6 +5,7 @@
     mlff bench --model nequix-oam-1-pft --steps 100     a universal model: crystals and liquid benzene
     mlff bench --system water --system-sizes 32,64,128,256
     mlff bench --suite quick --against OTHER_BUILD      two builds, or models by name or file, interleaved
+    mlff bench --suite targets [--device cuda]          students and teachers, and each target of the documents
     mlff bench --compare-all --model student            PyTorch eager and compiled, this engine by precision and kernels
     mlff bench --list
 
@@ -44,7 +45,7 @@ from ..model.lammps import (
     variable,
 )
 from . import implementations, noise, profiles, publish, results, work
-from .cases import PROTOCOLS, ROLES, SIZES, SYSTEMS, chosen, clean
+from .cases import PROTOCOLS, ROLES, SIZES, SUITES, SYSTEMS, chosen, clean
 from .results import side_of
 
 FORMAT = "mlff-bench/1"
@@ -114,8 +115,9 @@ def run_case(case, args, repeat, target):
     with tempfile.TemporaryDirectory(prefix="mlff-bench-") as place:
         report = os.path.join(place, "report.json")
         words, watch = command(case, args, report, repeat), noise.Watch()
+        begin = time.monotonic()
         done = subprocess.run(words, check=False, **process_options(args.lmp, place, case.threads))
-        seen = watch.seen()
+        seconds, seen = time.monotonic() - begin, watch.seen()
         log = os.path.join(place, "log.txt")
         text = done.stdout
         if os.path.exists(log):
@@ -132,7 +134,7 @@ def run_case(case, args, repeat, target):
         expected = args.steps - args.warmup
         if profile["n_steps"] < expected:
             raise LammpsError(f"{case.name}: the report has {profile['n_steps']} steps instead of {expected}")
-        profile["context"].update(seen)
+        profile["context"].update(seen, run_s=seconds)
         if case.random:
             profile.update(notes=case.random, ns_per_day=None)  # the time step means nothing
         profiles.write_json(target, profile)
@@ -234,7 +236,7 @@ def open_folder(cases, args):
     path, mine = os.path.join(args.out, "suite.json"), settings(cases, args)
     args.seconds_before = 0.0
     if args.fresh:
-        for name in ("runs", "work", "suite.json", "summary.txt"):
+        for name in ("runs", "work", "suite.json", "summary.txt", "targets.json", "targets.txt"):
             place = os.path.join(args.out, name)
             if os.path.isdir(place):
                 shutil.rmtree(place)
@@ -273,7 +275,7 @@ def words(text):
 def _add_choice(p):
     """Options that choose the cases."""
     p.add_argument("names", nargs="*", help="cases by name, * and ? allowed, for example 'water-*-nvt*'")
-    p.add_argument("--suite", choices=("full", "quick"), default="full")
+    p.add_argument("--suite", choices=tuple(SUITES), default="full")
     p.add_argument(
         "--model",
         action="append",
@@ -350,7 +352,8 @@ def parser():
     p.add_argument(
         "--count", action="store_true", help="count instructions, allocations, messages, lists of a step as well"
     )
-    p.add_argument("--settings", default="precision fp32", help="of pair_style mlff")
+    p.add_argument("--device", default="cpu", choices=("cpu", "cuda"), help="of mlff (default cpu)")
+    p.add_argument("--settings", default="precision fp32", help="more of pair_style mlff")
     p.add_argument("--var", action="append", default=[], metavar="NAME=VALUE", help="another variable of the deck")
     p.add_argument("--build", help="build folder (default: build here, else the installed plugin)")
     p.add_argument("--lmp", help="the program lmp")
@@ -389,6 +392,15 @@ def check(args):
     args.decks = find_decks("in.bench", args.decks)
     if not args.decks:
         raise LammpsError("the decks were not found: give their folder with --decks (benchmarks/decks of the source)")
+    if args.suite == "targets":
+        for name in ("models", "against", "potential", "system_sizes", "compare_all"):
+            if getattr(args, name):
+                option = "model" if name == "models" else name.replace("_", "-")
+                raise LammpsError(
+                    f"--suite targets measures the shipped students and their teachers: leave out --{option}"
+                )
+    if args.device != "cpu":
+        args.settings = f"device {args.device} {args.settings}"
     if not args.models:
         args.models = ["student"]
     args.models = [m if m in ROLES else os.path.abspath(modelfile.find_model(m)) for m in args.models]
