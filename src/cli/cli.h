@@ -93,7 +93,7 @@ int cli_fail_report(const mlffprof_error *error);
 /* Warns on stderr of known failures of the model, and if it has no self-test. */
 void cli_warn(const char *who, const mlff_model *model);
 
-/* A frame of an (extended) XYZ file. */
+/* A frame of an (extended) XYZ file or a LAMMPS data file. */
 typedef struct cli_frame {
   char name[64];
   int32_t n_atoms;
@@ -106,7 +106,10 @@ typedef struct cli_frame {
   int has_cell;
 } cli_frame;
 
-/* Reads all frames; free them with cli_frames_free. */
+/* Whether a file looks like a LAMMPS data file: `N atoms` is one of its first lines, and the first is no number. */
+int cli_is_lammps_data(const char *path);
+/* Read all frames; free them with cli_frames_free. A data file has one, ordered by atom ID, periodic, in A. */
+mlff_status cli_read_lammps_data(const char *path, cli_frame **frames, int *n_frames, mlff_error *error);
 mlff_status cli_read_xyz(const char *path, cli_frame **frames, int *n_frames, mlff_error *error);
 void cli_frames_free(cli_frame *frames, int n_frames);
 /* Sets the species of the frame's elements. */

@@ -1,7 +1,7 @@
 /* shadow.cpp: see shadow.h. */
 #include "shadow.h"
 
-#include "../base/cxx/elements.h"
+#include "../base/elements.h"
 #include "../pair_mlff/errors.h"
 
 #include "angle.h"

@@ -1,7 +1,7 @@
 /* domain_watch.cpp: see domain_watch.h. */
 #include "domain_watch.h"
 
-#include "../base/cxx/elements.h"
+#include "../base/elements.h"
 #include "errors.h"
 #include "neighbor_graph.h"
 #include "results.h"

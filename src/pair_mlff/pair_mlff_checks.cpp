@@ -1,7 +1,7 @@
 /* pair_mlff_checks.cpp: checks of PairMLFF at the start of a run or an evaluation, and overlapping atoms of trials. */
 #include "pair_mlff.h"
 
-#include "../base/cxx/elements.h"
+#include "../base/elements.h"
 #include "pair_mlff_impl.h"
 
 #include "atom.h"

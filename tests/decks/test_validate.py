@@ -236,6 +236,7 @@ def test_data_files_with_flags_and_without_a_style():
     opened = lammps_data.parse_data(DATA.format("  # atomic") + rows, periodic=False)
     assert opened["cell"] is None and opened["positions"].tolist() == [[1, 2, 8], [4, 2, 3]]
     for text, why in (
+        (DATA.replace("title", "write_data, units = lj").format("") + rows, "its units are lj"),
         (DATA.format(" # sphere") + rows, "its atom style is sphere"),
         (DATA.format(" # full") + rows, "not those of the atom style full"),
         (DATA.format("").replace("Masses", "Weights") + rows, "no section Masses"),

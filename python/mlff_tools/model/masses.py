@@ -1,4 +1,4 @@
-"""Atomic masses, those of src/base/cxx/elements.cpp (IUPAC 2021), in g/mol."""
+"""Atomic masses, those of src/base/elements.c (IUPAC 2021), in g/mol."""
 
 TABLE = """
 H 1.008  He 4.0026  Li 6.94  Be 9.0122  B 10.81  C 12.011  N 14.007  O 15.999  F 18.998  Ne 20.180  Na 22.990

@@ -136,6 +136,9 @@ def _section(text, name):
 def parse_data(text, periodic=True):
     """The structure of a data file with the atom style atomic, charge, molecular or full (`Atoms # STYLE`; atomic
     by default), ordered by atom ID. Elements are those of the masses."""
+    units = re.search(r"units = (\w+)", text.partition("\n")[0])  # in the title that write_data makes
+    if units and units[1] not in ("metal", "real"):
+        raise FrameError(f"its units are {units[1]}, so lengths are not in A: write the file with `units metal`")
     low, cell = _data_cell(text.split("\nMasses")[0])
     elements = {row[0]: element_of(float(row[1])) for row in _section(text, "Masses")[1]}
     style, rows = _section(text, "Atoms")

@@ -1,18 +1,17 @@
-/* elements.cpp: see elements.h. Conventional atomic weights (IUPAC 2021), or the mass number of the longest-lived
+/* elements.c: see elements.h. Conventional atomic weights (IUPAC 2021), or the mass number of the longest-lived
  * isotope. */
 #include "elements.h"
 
-#include <cmath>
-#include <cstring>
+#include <math.h>
+#include <stddef.h>
+#include <string.h>
 
-namespace {
-
-struct Element {
+typedef struct element {
   const char *symbol;
   double mass;
-};
+} element;
 
-constexpr Element ELEMENTS[] =
+static const element ELEMENTS[] =
     {{"H", 1.008},   {"He", 4.0026}, {"Li", 6.94},   {"Be", 9.0122}, {"B", 10.81},   {"C", 12.011},  {"N", 14.007},
      {"O", 15.999},  {"F", 18.998},  {"Ne", 20.180}, {"Na", 22.990}, {"Mg", 24.305}, {"Al", 26.982}, {"Si", 28.085},
      {"P", 30.974},  {"S", 32.06},   {"Cl", 35.45},  {"Ar", 39.95},  {"K", 39.098},  {"Ca", 40.078}, {"Sc", 44.956},
@@ -31,41 +30,39 @@ constexpr Element ELEMENTS[] =
      {"Sg", 269.0},  {"Bh", 270.0},  {"Hs", 270.0},  {"Mt", 278.0},  {"Ds", 281.0},  {"Rg", 281.0},  {"Cn", 285.0},
      {"Nh", 286.0},  {"Fl", 289.0},  {"Mc", 289.0},  {"Lv", 293.0},  {"Ts", 293.0},  {"Og", 294.0}};
 
-constexpr double DEUTERIUM = 2.014, TRITIUM = 3.016;
+enum { N_ELEMENTS = sizeof ELEMENTS / sizeof *ELEMENTS };
+static const double DEUTERIUM = 2.014, TRITIUM = 3.016; /* g/mol */
 
-bool near(double mass, double reference)
+static int near(double mass, double reference)
 {
-  const double tolerance = 0.02 * reference > 0.5 ? 0.02 * reference : 0.5;
-  return std::fabs(mass - reference) <= tolerance;
+  return fabs(mass - reference) <= fmax(0.02 * reference, 0.5);
 }
-
-}    // namespace
 
 double mlff_element_mass(const char *symbol)
 {
-  for (const auto &element : ELEMENTS)
-    if (strcmp(element.symbol, symbol) == 0) return element.mass;
+  for (int k = 0; k < N_ELEMENTS; k++)
+    if (!strcmp(ELEMENTS[k].symbol, symbol)) return ELEMENTS[k].mass;
   return 0.0;
 }
 
 const char *mlff_element_of_mass(double mass)
 {
-  const Element *best = &ELEMENTS[0];
-  for (const auto &element : ELEMENTS)
-    if (std::fabs(element.mass - mass) < std::fabs(best->mass - mass)) best = &element;
-  return best->symbol;
+  int best = 0;
+  for (int k = 1; k < N_ELEMENTS; k++)
+    if (fabs(ELEMENTS[k].mass - mass) < fabs(ELEMENTS[best].mass - mass)) best = k;
+  return ELEMENTS[best].symbol;
 }
 
 const char *mlff_hydrogen_isotope(const char *symbol, double mass)
 {
-  if (strcmp(symbol, "H") != 0) return nullptr;
-  if (std::fabs(mass - DEUTERIUM) <= 0.02 * DEUTERIUM) return "deuterium";
-  if (std::fabs(mass - TRITIUM) <= 0.02 * TRITIUM) return "tritium";
-  return nullptr;
+  if (strcmp(symbol, "H") != 0) return NULL;
+  if (fabs(mass - DEUTERIUM) <= 0.02 * DEUTERIUM) return "deuterium";
+  if (fabs(mass - TRITIUM) <= 0.02 * TRITIUM) return "tritium";
+  return NULL;
 }
 
-bool mlff_mass_fits(const char *symbol, double mass)
+int mlff_mass_fits(const char *symbol, double mass)
 {
   const double reference = mlff_element_mass(symbol);
-  return reference == 0.0 || near(mass, reference) || mlff_hydrogen_isotope(symbol, mass) != nullptr;
+  return reference == 0.0 || near(mass, reference) || mlff_hydrogen_isotope(symbol, mass) != NULL;
 }
