@@ -343,6 +343,8 @@ typedef struct mlff_info {
   /* Structures that passed when the model was opened. Fewer than n_self_tests if some contain omitted elements only, or
    * if the self-test was skipped. */
   int n_self_tests_passed;
+  /* Publications and licence of this model: provenance.citation and provenance.license of the file. */
+  const char *model_citation, *license;
 } mlff_info;
 
 /* Memory and growth since opening. */
@@ -524,6 +526,12 @@ MLFF_API mlff_status mlff_model_self_test(mlff_model *model, int k, mlff_self_te
 
 /* Prints the text of `mlff info`: identity, provenance, domain, accuracy. */
 MLFF_API void mlff_model_print(const mlff_model *model, FILE *out);
+/* Prints a paragraph for the methods section of a paper: network, labels, data, errors, domain, known failures. */
+MLFF_API void mlff_model_print_methods(const mlff_model *model, FILE *out);
+/* Writes BibTeX of mlff and of each publication in a text such as mlff_info.citation, divided by "; ", each once, as
+ * snprintf does: returns the length of the whole text. Publications are found by DOI, arXiv number or pages; others are
+ * @misc with their text. text: [size]; NULL with size 0 for the length. */
+MLFF_API size_t mlff_bibtex(const char *citation, char *text, size_t size);
 
 /* ---- graphs ------------------------------------------------------------------------------------------------------ */
 

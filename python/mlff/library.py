@@ -127,6 +127,8 @@ class CInfo(ctypes.Structure):
         ("caution", c_char_p),
         ("n_self_tests", c_int),
         ("n_self_tests_passed", c_int),
+        ("model_citation", c_char_p),
+        ("license", c_char_p),
     ]
 
 
@@ -292,6 +294,7 @@ FUNCTIONS = {
         (c_char_p, c_void_p, c_size_t, c_void_p, c_size_t, POINTER(COptions), POINTER(c_void_p), POINTER(CError)),
     ),
     "mlff_model_close": (None, (c_void_p,)),
+    "mlff_bibtex": (c_size_t, (c_char_p, c_char_p, c_size_t)),
     "mlff_model_info": (POINTER(CInfo), (c_void_p,)),
     "mlff_model_evaluate": (c_int, (c_void_p, POINTER(CGraph), c_void_p, POINTER(CResult), POINTER(CError))),
     "mlff_system_create": (

@@ -283,7 +283,9 @@ class Model:
         n = info.n_elements
         self.name: str = text(info.name)
         self.architecture: str = text(info.architecture)
-        self.citation: str = text(info.citation)
+        self.citation: str = text(info.citation)  # of the architecture
+        self.model_citation: str = text(info.model_citation)
+        self.license: str = text(info.license)
         self.sha256: str = text(info.sha256)  # of the weights
         self.header_sha256: str = text(info.header_sha256)  # of all that results depend on, weights included
         self.header_is_hashed: bool = bool(
@@ -308,6 +310,15 @@ class Model:
         self.density: tuple[float, float] | None = pair(info.density)
         self.pressure: tuple[float, float] | None = pair(info.pressure)
         self.max_force: float | None = info.max_force or None
+
+    @property
+    def bibtex(self) -> str:
+        """BibTeX of mlff, of the architecture and of the publications of this model."""
+        citation = f"{self.citation}; {self.model_citation}".encode()
+        size = self._library.mlff_bibtex(citation, None, 0) + 1
+        buffer = ctypes.create_string_buffer(size)
+        self._library.mlff_bibtex(citation, buffer, size)
+        return buffer.value.decode("utf-8", "replace")
 
     @property
     def is_conservative(self) -> bool:

@@ -19,7 +19,7 @@ typedef struct cli_options {
   /* Number of --with, and arguments before it; -1 if there are several. */
   int has_sides, n_before;
   mlff_options open;
-  int forces, json, all, only_names;
+  int forces, json, all, only_names, bibtex;
   /* 0 = default of the command. */
   int n_calls;
   int n_replicas;
@@ -46,6 +46,8 @@ typedef struct cli_command {
 
 int cli_check(const cli_options *options);
 int cli_info(const cli_options *options);
+int cli_cite(const cli_options *options);
+int cli_methods(const cli_options *options);
 int cli_verify(const cli_options *options);
 int cli_evaluate(const cli_options *options);
 int cli_time(const cli_options *options);

@@ -14,6 +14,8 @@ static const cli_command commands[] = {
     {"check", "", 0, 0, "", "print what this computer, its GPUs and this build support", cli_check},
     {"info", "[MODEL]", 0, 1, "",
      "print identity, provenance, domain and accuracy of a model; without MODEL, list models", cli_info},
+    {"cite", "MODEL...", 1, ANY_NUMBER, "", "print what to cite for models, and their licences", cli_cite},
+    {"methods", "MODEL", 1, 1, "", "print a paragraph for the methods section of a paper", cli_methods},
     {"verify", "MODEL", 1, 1, EVALUATION, "run the self-test of a model, or compare it --against a package",
      cli_verify},
     {"evaluate", "MODEL STRUCTURES.xyz", 2, 2, EVALUATION " e0 members",

@@ -34,6 +34,7 @@ typedef struct option_row {
 static const option_row rows[] = {
     {"check", OPTION_TEXT, MEMBER(file), 0, {"json", "FILE", NULL, "write the printed values as JSON"}},
     {"info", OPTION_FLAG, MEMBER(only_names), 0, {"names", NULL, NULL, "without MODEL: print names only"}},
+    {"cite", OPTION_FLAG, MEMBER(bibtex), 0, {"bibtex", NULL, NULL, "print BibTeX, each publication once"}},
     {"show", OPTION_FLAG, MEMBER(all), 0,
      {"all", NULL, NULL, "for one report: print the slowest steps and the context"}},
     {"check", OPTION_FLAG, MEMBER(needs_gpu), 0, {"gpu", NULL, NULL, "exit with status 3 if there is no usable GPU"}},

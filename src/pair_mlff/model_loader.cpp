@@ -334,5 +334,8 @@ void MLFFLoader::report_replays(const mlff_model *model, const MLFFSettings &set
 
 std::string MLFFLoader::citation(const mlff_info *info)
 {
-  return std::string("pair_style mlff, architecture ") + info->architecture + ":\n" + info->citation + "\n\n";
+  const std::string texts = std::string(info->citation) + "; " + info->model_citation;
+  std::string found(mlff_bibtex(texts.c_str(), nullptr, 0), ' ');
+  mlff_bibtex(texts.c_str(), &found[0], found.size() + 1);
+  return std::string("pair_style mlff, model ") + info->name + ", licence " + info->license + ":\n\n" + found + "\n";
 }

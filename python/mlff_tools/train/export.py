@@ -59,7 +59,7 @@ def _provenance(trainer, about):
         "data_sha256": trainer.data_sha256,
         "code": f"mlff_tools.train, {trainer.step} steps, seed {trainer.train['seed']}, "
         f"PyTorch {torch.__version__} on {trainer.device.type}",
-        "license": config.get("license", "MIT"),
+        "license": config.get("license", "not stated"),
         "citation": config.get("citation", "none"),
     }
 

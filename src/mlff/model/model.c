@@ -169,7 +169,9 @@ static void fill_info(mlff_model *m)
                         .header_sha256 = h->header_sha256,
                         .header_is_hashed = h->header_is_hashed,
                         .caution = m->file->about.caution,
-                        .n_self_tests = m->tests.n};
+                        .n_self_tests = m->tests.n,
+                        .model_citation = m->file->about.citation,
+                        .license = m->file->about.license};
 }
 
 /* Option radial_intervals: 0 is auto. */

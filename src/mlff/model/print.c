@@ -124,3 +124,34 @@ void mlff_model_print(const mlff_model *model, FILE *out)
     fprintf(out, "self-test      none: the file has no structures, and nothing checks what it computes\n");
   fprintf(out, "runs on        %s, %s, kernels %s\n", i->device, i->precision, i->kernels);
 }
+
+static void print_range(const char *what, const double *range, const char *unit, FILE *out)
+{
+  if (range) fprintf(out, " %s %g to %g %s,", what, range[0], range[1], unit);
+}
+
+enum { MANY = 10 }; /* elements whose names are left out */
+
+void mlff_model_print_methods(const mlff_model *model, FILE *out)
+{
+  const mlff_about *a = &model->file->about;
+  const mlff_info *i = &model->info;
+  fprintf(out,
+          "Forces were computed with %s (weights sha256 %.12s, header sha256 %.12s), a network of architecture %s [%s] "
+          "with %lld parameters and a cutoff of %g A, for",
+          i->name, i->sha256, i->header_sha256, i->architecture, i->citation, (long long) i->n_parameters, i->cutoff);
+  if (i->n_elements > MANY) fprintf(out, " %d elements", i->n_elements);
+  for (int s = 0; s < i->n_elements && i->n_elements <= MANY; s++) fprintf(out, "%s%s", s ? ", " : " ", i->elements[s]);
+  fprintf(out, ".\nLabels: %s. Data: %s.\n", a->labels, a->data);
+  if (isfinite(a->force_rmse) && isfinite(a->energy_rmse))
+    fprintf(out,
+            "On held-out data its forces deviate from its labels by %g meV/A and its energies by %g meV/atom (RMSE).\n",
+            a->force_rmse, a->energy_rmse);
+  fprintf(out, "Training domain:");
+  print_range("temperature", i->temperature, "K", out);
+  print_range("density", i->density, "g/cm3", out);
+  print_range("pressure", i->pressure, "GPa", out);
+  fprintf(out, " %s.\n", a->domain ? a->domain : "not stated");
+  if (a->caution) fprintf(out, "Known failures: %s.\n", a->caution);
+  fprintf(out, "Publications: %s. Licence of the model: %s.\n", a->citation, a->license);
+}
