@@ -3,6 +3,7 @@
   convert, against, selftest              model files from published parameters, comparisons, self-tests
   distill, label, certify                 from a recipe to a student and its certificate
   bench, scaling, validate, report        measurements
+  examples                                input scripts of LAMMPS
 `mlff` has no command selftest, and calls against as `mlff verify --against`.
 
 Packages: model (model files, references, the engine and LAMMPS), convert, train, ensemble (statistics of trajectories),

@@ -9,6 +9,7 @@ COMMANDS = {
     "certify": "certify.command",
     "convert": "convert.command",
     "distill": "train.distill",
+    "examples": "examples",
     "label": "train.label",
     "report": "report.page",
     "scaling": "bench.scaling",

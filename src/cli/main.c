@@ -38,6 +38,7 @@ enum { N_COMMANDS = sizeof commands / sizeof *commands };
 static const struct {
   const char *name, *summary;
 } scripts[] = {
+    {"examples", "list example input scripts of LAMMPS, and copy them (Python)"},
     {"convert", "convert published parameters to a model file (Python)"},
     {"bench", "run the benchmark suite (Python)"},
     {"scaling", "measure strong and weak scaling over ranks, and of replicas (Python)"},
