@@ -66,6 +66,9 @@ class MLFF(Calculator):
             self._of_model.append("uncertainties")
         self.implemented_properties += self._of_model
 
+    def __repr__(self) -> str:
+        return " + ".join(repr(m) for m in (self.model, *self._others)).replace("mlff.Model", "mlff.ase.MLFF", 1)
+
     def set(self, **changes: typing.Any) -> dict:
         """Refused: make another calculator."""
         if self.model is not None and changes:

@@ -358,6 +358,8 @@ def test_dry_run(tmp_path):
     said = distill(tmp_path, write(tmp_path, by + SMALL), "--dry-run")
     assert "1200 steps of dynamics, 1200 of them by other potentials, whose time is left out: about 0 s" in said
     assert os.listdir(tmp_path) == ["recipe.yaml"]
+    said = distill(tmp_path, str(tmp_path / "recipe.yaml"), "--dry-run", "--torch-python", "false")
+    assert "PyTorch      missing: false has no PyTorch" in said
 
 
 def test_dry_run_of_labels(tmp_path):

@@ -265,7 +265,7 @@ def test_names(monkeypatch, tmp_path):
     """Current folder first, then $MLFF_MODELS, then shipped ones; unknown names say which there are."""
     assert {"water-xs", "silicon-m", "nequix-oam-1-pft"} <= set(mlff.model_names())
     assert "targets" not in mlff.model_names()
-    with pytest.raises(mlff.Error, match="no model watre; there are: .*silicon-m.*water-xs"):
+    with pytest.raises(mlff.Error, match="no model watre; there are: .*silicon-m.*water-xs; did you mean 'water-s'"):
         mlff.Model("watre")
     with pytest.raises(mlff.Error, match="there is not a model file none/water-xs"):
         mlff.Model("none/water-xs")

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 
 import numpy as np
@@ -18,13 +19,15 @@ def _is_program(path):
 
 
 def find_program(path=None):
-    """Path of `mlff`: `path`, $MLFF, build folders of this checkout, PATH; ModelError when there is none."""
+    """Path of `mlff`: `path`, $MLFF, build folders of this checkout, folder of this Python, PATH; ModelError when there
+    is none."""
     for name, wanted in (("the option", path), ("$MLFF", os.environ.get("MLFF"))):
         if wanted:
             if _is_program(wanted):
                 return os.path.abspath(wanted)
             raise ModelError(f"{name} for the program mlff is '{wanted}', which does not exist or cannot be used")
-    built = (os.path.join(SOURCE, folder, "mlff") for folder in ("build", "build/release"))
+    folders = [*(os.path.join(SOURCE, f) for f in ("build", "build/release")), os.path.dirname(sys.executable)]
+    built = (os.path.join(folder, "mlff") for folder in folders)
     found = next(filter(_is_program, built), None) or shutil.which("mlff")
     if not found:
         raise ModelError("the program mlff was not found: build the project, or give --mlff PATH or $MLFF")

@@ -1,5 +1,6 @@
 """Model files (NAME.yaml + NAME.safetensors): reading, checking and writing. The format is in docs/model_file.md."""
 
+import difflib
 import glob
 import hashlib
 import itertools
@@ -525,7 +526,9 @@ def find_model(name, folder=""):
     here = f"there is not a model file {path}"
     if os.path.basename(name) != name or name.endswith(".yaml"):
         raise ModelError(here)
-    raise ModelError(f"{here}, and no model {name}; there are: {', '.join(sorted(named)) or 'none'}")
+    close = difflib.get_close_matches(name, named, 1)
+    hint = f"; did you mean '{close[0]}'?" if close else ""
+    raise ModelError(f"{here}, and no model {name}; there are: {', '.join(sorted(named)) or 'none'}{hint}")
 
 
 class _Dumper(yaml.SafeDumper):

@@ -134,6 +134,10 @@ def run(args):
         plan.show(wanted, found, write)
     plan.warn(wanted, found, write)
     if args.dry_run:
+        try:
+            write(f"  {'PyTorch':<12} of {find_torch(args.torch_python, wanted.training.get('device'))}")
+        except ModelError as e:
+            write(f"  {'PyTorch':<12} missing: {e}")
         return None
     found.torch_python = torch(wanted.training.get("device"))
     with distilling.claim(folder):
