@@ -33,16 +33,16 @@ def nvt(series, spacing=0.1, damp=1.0):
 
 
 def test_right_runs_are_decided_within_the_documented_time():
-    """19,000 / N damping times (docs/statistics.md), of which the first fifth is left out."""
+    """43,000 / N damping times (docs/statistics.md), of which the first fifth is left out."""
     rng = np.random.default_rng(3)
-    assert nvt(kinetic(RUNS, int(10 * 19000 / N), math.exp(-0.1), rng))[PASS] >= 0.93 * RUNS
+    assert nvt(kinetic(RUNS, int(10 * 43000 / N), math.exp(-0.1), rng))[PASS] >= 0.93 * RUNS
     assert nvt(kinetic(RUNS, 10 * 40, math.exp(-0.1), rng))[PASS] <= 0.3 * RUNS
 
 
 @pytest.mark.parametrize("memory,pass_at_least", [(0.0, 0.98), (0.8, 0.9), (0.95, 0.1)])
 def test_canonical_kinetic_energies_are_not_accused(memory, pass_at_least):
     """At most one in a hundred, with correlated samples as well; these make a run shorter, not wrong."""
-    said = nvt(kinetic(RUNS, 2000, memory, np.random.default_rng(1)))
+    said = nvt(kinetic(RUNS, 4500, memory, np.random.default_rng(1)))
     assert said[FAIL] <= 0.01 * RUNS and said[PASS] >= pass_at_least * RUNS, said
 
 
@@ -250,10 +250,13 @@ def test_total_energies_at_two_temperatures():
 # ---- reports -------------------------------------------------------------------------------------------------------
 
 
-def report(protocol, kelvin=T, n=2000, spacing=0.1, seed=1, dof=3 * N, **deck):
-    """What the suite needs of a report of in.bench with canonical energies at a temperature."""
+def report(protocol, kelvin=T, n=2000, spacing=0.1, seed=1, dof=3 * N, lost=0.001, **deck):
+    """What the suite needs of a report of in.bench with canonical energies at a temperature. lost: standard deviation
+    of the total energy of NVE, as a share of the thermal energy."""
     rng, time = np.random.default_rng(seed), spacing * np.arange(n)
     k, u = (rng.gamma(dof / 2, BOLTZMANN * kelvin, n) for _ in range(2))
+    if protocol == "nve":
+        u = 2 * k.mean() * (1 + lost * rng.normal(size=n)) - k
     series = {"time_ps": time, "kinetic": k, "potential": u, "total": k + u, "pressure": np.zeros(n)}
     series = {key: [float(x) for x in v] for key, v in {**series, "volume": np.full(n, V0)}.items()}
     drift = {"drift": 1e-6, "drift_error": 1e-6}
@@ -269,6 +272,8 @@ def test_reports_of_the_suite():
     assert ensembles.of_report(report("nvt", kelvin=1.1 * T))["verdict"] == FAIL
     assert ensembles.of_report(report("nvt", n=100, spacing=0.005))["verdict"] == SHORT
     assert ensembles.of_report(report("nve"))["verdict"] == PASS
+    (_, found) = ensembles.of_report(report("nve", lost=0.006))["checks"]
+    assert found["name"] == "fluctuation" and found["verdict"] == FAIL and abs(found["value"] - 0.6) < 0.03, found
     assert ensembles.of_report(report("nve", n=100, spacing=0.005))["verdict"] == SHORT
     assert ensembles.of_report(report("npt", dof=DOF, n=100, spacing=0.005))["verdict"] == SHORT
     molecules = {"hottest": "0", "nx": "2", "ny": "2", "nz": "1"}

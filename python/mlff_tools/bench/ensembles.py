@@ -68,7 +68,7 @@ def of_report(report):
         note = "a number is NaN or infinite, above 20,000 K, or the energy moved by more than 1 eV/atom"
         return judge.judged(protocol, [judge.check("explosion", found, note=note)])
     if protocol == "nve":
-        return _nve(energy)
+        return _nve(energy, series(report))
     found = series(report)
     if protocol == "nvt":
         checks = judge.nvt(found["time"], found["kinetic"], wanted["dof"], wanted["temperature"], wanted["damp"])
@@ -78,11 +78,15 @@ def of_report(report):
     return judge.judged("npt", judge.npt(tuple(found[name] for name in names), *target))
 
 
-def _nve(energy):
+def _nve(energy, found):
     block = energy.get("conserved") or energy.get("total") or {}
     drift, error = profiles.number(block.get("drift")), profiles.number(block.get("drift_error"))
     known = drift is not None and error is not None
-    return judge.nve(*((1000 * drift, 1000 * error) if known else (math.nan, math.nan)), energy.get("time_ps") or 0.0)
+    numbers = (1000 * drift, 1000 * error) if known else (math.nan, math.nan)
+    time, total, kinetic = (found[name] for name in ("time", "total", "kinetic"))
+    whole = len(time) and len(time) == len(total) == len(kinetic) and np.isfinite(total).all()
+    around_trend = judge.relative_fluctuation(time, total, kinetic) if whole else None
+    return judge.nve(*numbers, energy.get("time_ps") or 0.0, around_trend=around_trend)
 
 
 def _data(module, report, found, wanted):

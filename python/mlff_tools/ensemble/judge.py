@@ -20,7 +20,8 @@ NVE_PS = 100.0  # a shorter run conserves no energy
 TIMES = 40.0  # time constants of thermostat and barostat that a run must have
 SURE = 1.44  # 99 % interval over the 95 % one, Student's t of ten blocks
 DRIFT = 0.05  # bar, meV/atom/ps
-TEMPERATURE, WIDTH, RESPONSE = 0.03, 0.2, 0.5  # bars, each a share of its target
+TEMPERATURE, WIDTH, RESPONSE = 0.02, 0.2, 0.5  # bars, each a share of its target
+FLUCTUATION = 0.5  # bar on the total energy around its trend at constant energy, % of the thermal energy
 STILL = 0.05  # of the fluctuation of the volume: below it over TIMES time constants, the barostat holds it still
 EXPONENT = 0.5  # bar on the exponent of the energy's fluctuation over the time step, whose target is 2
 
@@ -83,12 +84,16 @@ def variance(values):
 # ---- ensembles -----------------------------------------------------------------------------------------------------
 
 
-def nve(drift, error, ps, n_bad=0):
-    """The drift of the total energy, meV/atom/ps, with half of its 95 % interval, over so many ps."""
+def nve(drift, error, ps, n_bad=0, around_trend=None):
+    """The drift of the total energy, meV/atom/ps, with half of its 95 % interval, over so many ps. around_trend: an
+    Estimate of the standard deviation of the total energy around its trend, % of the thermal energy."""
     long = ps >= NVE_PS * (1 - 1e-9)
     note = "" if long else f"{ps:.4g} ps; it needs {NVE_PS:g} ps"
     found = Estimate(drift, error, True) if not n_bad else Estimate(math.inf, math.nan, False)
-    return judged("nve", [check("drift", found, 0.0, DRIFT, "meV/atom/ps", long, note=note)])
+    checks = [check("drift", found, 0.0, DRIFT, "meV/atom/ps", long, note=note)]
+    if around_trend is not None:
+        checks.append(check("fluctuation", around_trend, 0.0, FLUCTUATION, "% of the thermal energy", long, note=note))
+    return judged("nve", checks)
 
 
 def kinetic(energies, dof, temperature, long=True, note=""):
@@ -210,6 +215,15 @@ def around(time, energies):
     """Energies less their trend."""
     time, energies = np.asarray(time, float), np.asarray(energies, float)
     return energies - np.polyval(np.polyfit(time, energies, 1), time)
+
+
+def relative_fluctuation(time, total, kinetic):
+    """Standard deviation of the total energy around its trend, % of the thermal energy, which is twice the kinetic one:
+    an Estimate."""
+    found, thermal = variance(around(time, total)), 2 * float(np.mean(kinetic))
+    root = math.sqrt(found.value) if found.value > 0 else 0.0
+    error = found.error / (2 * root) if root else 0.0
+    return Estimate(100 * root / thermal, 100 * error / thermal, math.isfinite(found.value) and thermal > 0)
 
 
 def fluctuation(time, energies):
