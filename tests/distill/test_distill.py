@@ -362,6 +362,20 @@ def test_dry_run(tmp_path):
     assert "PyTorch      missing: false has no PyTorch" in said
 
 
+def test_stop_early_is_asked_for(tmp_path):
+    """Only then bars end a training, and only bars of errors over all frames can."""
+    text = "name: x\nteacher: {labels: a.xyz}\ntraining: {steps: 9}\nbars: {forces: 3 %}\n"
+    asked = text.replace("steps: 9", "steps: 9, stop_early: true")
+    for recipe, expected in ((text, None), (asked, {"forces": {"all": "3 %"}})):
+        run = types.SimpleNamespace(wanted=recipe_rounds.read(write(tmp_path, recipe)), labels="", path=os.path.join)
+        run._inherited, run._repulsion = lambda student: student, lambda: None
+        made = distilling.Run._job(run, 0, 0, None, {"steps": 1, "learning_rate": None})
+        assert made["stop"] == expected and "stop_early" not in made["training"]
+        assert distilling.Run._job(run, 0, 1, None, {"steps": 1, "learning_rate": None})["stop"] is None, "a member"
+    with pytest.raises(RecipeError, match="training.stop_early: needs bars of errors, each over all frames"):
+        recipe_rounds.read(write(tmp_path, asked.replace("forces: 3 %", "speed: 8")))
+
+
 def test_dry_run_of_labels(tmp_path):
     """Labels that are there take no time; frames without runs have no held-out trajectories to count."""
     (tmp_path / "labels.xyz").write_text(

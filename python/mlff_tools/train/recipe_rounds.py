@@ -28,7 +28,7 @@ import os
 from types import SimpleNamespace
 
 from ..model.modelfile import ModelError
-from . import explore, recipe_certify, recipe_structures, recipe_training, students
+from . import explore, job, recipe_certify, recipe_structures, recipe_training, students
 from . import recipe as recipes
 from .recipe import count, number
 
@@ -166,7 +166,14 @@ def read(path):
     recipe, items, teacher = recipe_structures.read(path)
     recipe.mapping((), recipes.SECTIONS, ("name", "teacher"))
     recipe.check(("name",), *recipes.NAME)
-    student, training = recipe_training.student(recipe), recipe_training.training(recipe)
+    student, training, bars = (
+        recipe_training.student(recipe),
+        recipe_training.training(recipe),
+        recipe_certify.bars(recipe),
+    )
+    if training.get("stop_early") and not job.stop_of(bars):
+        key_path = ("training", "stop_early")
+        recipe.fail(key_path, "needs bars of errors, each over all frames, as bars: {forces: 3 %}")
     return SimpleNamespace(
         recipe=recipe,
         name=recipe.value["name"],
@@ -179,6 +186,6 @@ def read(path):
         rounds=rounds(recipe),
         committee=committee(recipe),
         kind=recipe_certify.kind(recipe),
-        bars=recipe_certify.bars(recipe),
+        bars=bars,
         certify=recipe_certify.certify(recipe),
     )

@@ -100,6 +100,7 @@ TRAINING = {
     "batch": (_count(1, 10**6), "atoms per step, a whole number"),
     "validate_every": _STEPS,
     "threads": (_count(1, 1024), "a whole number from 1"),
+    "stop_early": REPULSION,
     "device": (lambda v: isinstance(v, str) and re.fullmatch(r"auto|cpu|cuda(:\d+)?", v), "auto, cpu, cuda or cuda:N"),
 }
 INNER = {key: PAINN[key] for key in ("features", "layers", "cutoff", "readout", "repulsion", "spacing")}
@@ -192,7 +193,7 @@ def inner(recipe, key_path=("inner",)):
     made |= {key: v for key, v in student(recipe).items() if key in texts}
     made |= {key: v for key, v in value.items() if key != "steps"}
     _check_network(recipe, key_path, made)
-    train = {key: v for key, v in training(recipe).items() if key not in ("steps", *_HESSIAN)}
+    train = {key: v for key, v in training(recipe).items() if key not in ("steps", "stop_early", *_HESSIAN)}
     train |= {"hessian_weight": INNER_HESSIAN, **{key: v for key, v in value.items() if key == "steps"}}
     return made, train
 
@@ -234,7 +235,8 @@ def config(name, student, training, elements):
     weight = hessian(student, training)[0]
     if weight:
         train["hessian_weight"] = weight
-    train.pop("hessian_share", None)
+    for key in ("hessian_share", "stop_early"):
+        train.pop(key, None)
     if "energy_weight" in training and "final_energy_weight" not in training:
         train["final_energy_weight"] = training["energy_weight"]
     train["warmup"] = min(train["warmup"], max(1, steps // 10))
