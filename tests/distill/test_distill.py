@@ -12,6 +12,7 @@ import time
 import types
 
 import kills
+import nightly
 import pytest
 import random_mace
 import random_tensornet
@@ -106,6 +107,18 @@ def test_a_pair_style_with_a_round(tmp_path):
     labels = (tmp_path / "si" / "labels.xyz").read_text()
     assert labels.count(" round=1") == report["frames"]
     assert distill(tmp_path, "recipe.yaml", code=1).count("0 of ") >= 2  # nothing is done again
+
+
+@needs_torch
+@nightly.only
+def test_copper_from_one_option_to_pass(tmp_path):
+    """One command, nothing else given: a student that meets all criteria of metals, in an hour of two cores."""
+    begin = time.monotonic()
+    said = distill(tmp_path, "--element", "Cu", "--hours", "0.5", "--jobs", "2")
+    minutes = (time.monotonic() - begin) / 60
+    assert "certificate of Cu-m: PASS" in said, said[-4000:]
+    print(f"{minutes:.1f} minutes")
+    assert minutes <= 60 or os.cpu_count() < 2, minutes
 
 
 @needs_torch
