@@ -9,6 +9,11 @@ if(CMAKE_SCRIPT_MODE_FILE)
     if(NOT failed AND prefix STREQUAL "")
       execute_process(COMMAND "${GIT}" -C "${SOURCE}" describe --always --dirty --abbrev=12 --exclude * OUTPUT_VARIABLE found
         ERROR_QUIET OUTPUT_STRIP_TRAILING_WHITESPACE)
+      execute_process(COMMAND "${GIT}" -C "${SOURCE}" ls-files --others --exclude-standard -- src include cuda
+        OUTPUT_VARIABLE others ERROR_QUIET) # which are compiled as well
+      if(found MATCHES "^[0-9a-f]+$" AND NOT others STREQUAL "")
+        set(found "${found}-dirty")
+      endif()
       if(found MATCHES "^[0-9a-f]+(-dirty)?$")
         set(commit "${found}")
       endif()

@@ -46,11 +46,13 @@ def alone(text, plugin):
     """A script without the lines that find the plugin and the data of another folder. plugin: path, empty where LAMMPS
     finds it by itself."""
     text = text.replace(", or add -var folder PATH", "").replace("${folder}/", "")
-    first, load = PLACES.search(text), f"plugin          load {plugin}\n\n" if plugin else ""
-    if not first:
+    load = f'plugin          load "{plugin}"\n\n' if plugin else ""
+    if re.search(r'["$&#\n]', plugin):
+        raise ModelError(f"{plugin}: LAMMPS cannot read this path: move the plugin to one without quotes, $, & and #")
+    if not PLACES.search(text):
         raise ModelError("this script has no variables folder and plugin")
     text = re.sub(r"\n{3,}", "\n\n", PLACES.sub("", text))
-    return re.sub(r"^(?=units )", load, text, count=1, flags=re.M)
+    return re.sub(r"^(?=units )", lambda _: load, text, count=1, flags=re.M)
 
 
 def files_of(name, plugin):

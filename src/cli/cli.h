@@ -108,7 +108,7 @@ typedef struct cli_frame {
   int has_cell;
 } cli_frame;
 
-/* Whether a file looks like a LAMMPS data file: `N atoms` is one of its first lines, and the first is no number. */
+/* Whether a file looks like a LAMMPS data file: `N atoms` is among the numbers after its title. */
 int cli_is_lammps_data(const char *path);
 /* Read all frames; free them with cli_frames_free. A data file has one, ordered by atom ID, periodic, in A. */
 mlff_status cli_read_lammps_data(const char *path, cli_frame **frames, int *n_frames, mlff_error *error);

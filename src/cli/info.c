@@ -60,8 +60,7 @@ int cli_methods(const cli_options *options)
   mlff_model *model = NULL;
   if (open_to_read(options, options->arguments[0], &model, &error)) return cli_fail(&error);
   mlff_model_print_methods(model, stdout);
-  printf("Software: mlff %s (commit %s), precision %s.\n", MLFF_VERSION, mlff_commit(),
-         mlff_model_info(model)->precision);
+  printf("Software: mlff %s (commit %s).\n", MLFF_VERSION, mlff_commit());
   mlff_model_close(model);
   return CLI_OK;
 }

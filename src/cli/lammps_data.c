@@ -9,7 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_WORDS = 12, HEADER = 0, MASSES = 1, ATOMS = 2, OTHER = 3 };
+static const char TYPE_LABELS[] = "type labels are not supported: write the file with `write_data FILE types numeric`";
+
+enum { MAX_WORDS = 12, MAX_HEADER = 100, HEADER = 0, MASSES = 1, ATOMS = 2, OTHER = 3 };
 
 /* Column of the type and of x in a line of Atoms, from 0. */
 static const struct {
@@ -111,8 +113,7 @@ static mlff_status read_header(data *d)
 static mlff_status begin_section(data *d)
 {
   double mass;
-  if (d->section == MASSES && d->n_words == 2 && numbers(d, 1, 1, &mass))
-    return fail(d, "type labels are not supported: write the file with `write_data FILE types numeric`");
+  if (d->section == MASSES && d->n_words == 2 && numbers(d, 1, 1, &mass)) return fail(d, TYPE_LABELS);
   d->section = !strcmp(d->words[0], "Masses") ? MASSES : !strcmp(d->words[0], "Atoms") ? ATOMS : OTHER;
   if (d->section == OTHER) return MLFF_OK;
   if (!d->n_atoms || !d->n_types || d->n_bounds != 7)
@@ -152,6 +153,11 @@ static mlff_status read_atom(data *d)
   atom *a = &d->atoms[d->n_read++];
   if ((d->n_words != x + 3 && d->n_words != x + 6) || !mlff_integer_parse(d->words[0], &a->id) ||
       !mlff_integer_parse(d->words[type], &a->type) || !numbers(d, x, 3, a->x)) {
+    double label;
+    int64_t type_number;
+    const int has_label = d->n_words > type && !mlff_integer_parse(d->words[type], &type_number) &&
+                          !mlff_number_parse(d->words[type], &label);
+    if (has_label) return fail(d, TYPE_LABELS);
     char text[128];
     snprintf(text, sizeof text, "the line does not fit atom style %s: write `Atoms # STYLE`", STYLES[d->style].name);
     return fail(d, text);
@@ -207,21 +213,26 @@ static mlff_status make_frame(data *d, cli_frame *frame)
   return MLFF_OK;
 }
 
+/* The second line of a data file is empty or a comment, or one of its header; that of an XYZ file is a comment. */
 int cli_is_lammps_data(const char *path)
 {
-  data d = {.path = path, .file = fopen(path, "r")};
-  int is_data = 0;
+  mlff_error error;
+  data d = {.path = path, .file = fopen(path, "r"), .error = &error};
   if (!d.file) return 0;
-  for (int k = 0; k < 20 && !is_data && getline(&d.line, &d.room, d.file) >= 0; k++) {
-    long long n;
-    char word[7];
-    const int found = sscanf(d.line, "%lld %6s", &n, word);
-    if (k == 0 && found == 1) break; /* the number of atoms of an XYZ file, whose second line may be anything */
-    is_data = k > 0 && found == 2 && !strcmp(word, "atoms");
+  int64_t n;
+  int has_atoms = 0, has_types = 0, is_counted = 0;
+  if (getline(&d.line, &d.room, d.file) >= 0) {
+    d.line[strcspn(d.line, "\r\n")] = '\0';
+    is_counted = mlff_integer_parse(d.line + strspn(d.line, " \t"), &n); /* as the number of atoms in XYZ */
+  }
+  for (int k = 0; k < MAX_HEADER && !(has_atoms && has_types) && next_line(&d); k++) {
+    if (!mlff_integer_parse(d.words[0], &n)) break;
+    has_atoms |= d.n_words == 2 && !strcmp(d.words[1], "atoms");
+    has_types |= d.n_words == 3 && !strcmp(d.words[1], "atom") && !strcmp(d.words[2], "types");
   }
   free(d.line);
   fclose(d.file);
-  return is_data;
+  return has_atoms && (has_types || !is_counted);
 }
 
 mlff_status cli_read_lammps_data(const char *path, cli_frame **frames, int *n_frames, mlff_error *error)

@@ -128,7 +128,7 @@ mlff_status cli_file_take(const char *path, cli_file **file, mlff_error *error)
   if (!f) {
     cli_frame *frames = NULL;
     int n = 0;
-    const int is_data = cli_is_lammps_data(path);
+    const int is_data = S_ISREG(status.st_mode) && cli_is_lammps_data(path); /* a pipe can be read once */
     if ((is_data ? cli_read_lammps_data : cli_read_xyz)(path, &frames, &n, error)) return error->code;
     f = calloc(1, sizeof *f);
     char *copy = strdup(path);

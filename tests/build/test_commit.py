@@ -38,5 +38,8 @@ def test_commit_of_a_source_tree(tmp_path):
     git("tag", "v1")
     git("commit", "-qam", "two")
     assert commit_of(source, file) == git("rev-parse", "--short=12", "HEAD") != first
+    (source / "src").mkdir()
+    (source / "src" / "extra.c").write_text("c")
+    assert commit_of(source, file).endswith("-dirty"), "a file that is compiled as well"
     (source / "inner").mkdir()
     assert commit_of(source / "inner", file) == "unknown"

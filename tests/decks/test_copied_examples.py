@@ -24,7 +24,7 @@ def test_copies_stand_alone(name):
     made = examples.files_of(name, "/place/mlffplugin.so")
     text = made.pop(name)
     assert "${folder}" not in text and "${plugin}" not in text and "../" not in re.sub("(?m)^#.*", "", text)
-    assert text.count("plugin          load /place/mlffplugin.so\n\nunits ") == 1
+    assert text.count('plugin          load "/place/mlffplugin.so"\n\nunits ') == 1
     assert "plugin " not in re.sub("(?m)^#.*", "", examples.files_of(name, "")[name])
     assert set(made) == set(re.findall(r"\bdata\.water\d+\b", text))
 

@@ -73,8 +73,28 @@ def test_shipped_file_and_low_corner(tmp_path):
 
 
 def test_xyz_that_resembles_it(tmp_path):
-    (tmp_path / "a.xyz").write_text("2\n2 atoms of a molecule\nO 0 0 0\nH 0 0 0.97\n")
-    assert evaluate(tmp_path / "a.xyz")[1].shape == (2, 3)
+    """Comments of XYZ that look like a header, and a data file with a number as its title and many comments."""
+    for comment in ("2 atoms of a molecule", "2 atoms", "2 atom types"):
+        (tmp_path / "a.xyz").write_text(f"2\n{comment}\nO 0 0 0\nH 0 0 0.97\n")
+        assert evaluate(tmp_path / "a.xyz")[1].shape == (2, 3)
+    (tmp_path / "small").write_text("24\n" + 30 * "# comment\n" + SMALL.split("title")[1])
+    assert evaluate(tmp_path / "small")[1].shape == (2, 3)
+
+
+def test_structures_from_a_pipe(tmp_path):
+    """A pipe is read once: a second frame that begins at a buffer's border is not the first."""
+    atoms = "O 0 0 0\nH 0 0 0.97\n"
+    first = f"2\nname=first {'x' * 5000}=1\n{atoms}"
+    text = (
+        first[: first.index("x")]
+        + "x" * (4096 - len(first) + 5000)
+        + first[first.index("=1\n") :]
+        + f"2\nname=second\n{atoms}"
+    )
+    assert text.index("2\nname=second") == 4096
+    words = [PROGRAM, "evaluate", MODEL, "/dev/stdin", "--json"]
+    done = subprocess.run(words, input=text, capture_output=True, text=True, check=False)
+    assert [s["name"] for s in json.loads(done.stdout)["structures"]] == ["first", "second"], done
 
 
 @pytest.mark.parametrize(
@@ -87,6 +107,7 @@ def test_xyz_that_resembles_it(tmp_path):
         ("0.0 20.0 zlo zhi", "0 20 zlo zhi\n1 0 0 avec", "general triclinic"),
         ("1 1.008", "1 5.0", "line 11: no element has this mass"),
         ("1 1.008", "H 1.008", "line 11: type labels are not supported: write the file with `write_data"),
+        ("7 2 -0.8", "7 O -0.8", "type labels are not supported: write the file with"),
         ("2 15.999 # oxygen", "", "line 16: the type has no mass"),
         ("# charge", "# sphere", "the atom style is none of atomic, charge, molecular, full"),
         ("# charge", "", "line 16: the line does not fit atom style atomic"),

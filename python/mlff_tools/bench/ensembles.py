@@ -85,7 +85,7 @@ def _nve(energy, found):
     numbers = (1000 * drift, 1000 * error) if known else (math.nan, math.nan)
     time, total, kinetic = (found[name] for name in ("time", "total", "kinetic"))
     whole = len(time) and len(time) == len(total) == len(kinetic) and np.isfinite(total).all()
-    around_trend = judge.relative_fluctuation(time, total, kinetic) if whole else None
+    around_trend = judge.relative_fluctuation(*judge.begun(time, total, kinetic)) if whole else None
     return judge.nve(*numbers, energy.get("time_ps") or 0.0, around_trend=around_trend)
 
 

@@ -18,8 +18,9 @@ from ..model.lammps import cpu_name
 from ..model.modelfile import ModelError
 from ..model.structures import write_xyz
 from . import implementations, profiles
-from .cases import ROLES, clean, how_to_get, model_of
+from .cases import ROLES, clean, model_of, why_missing
 
+STEPS, REPEATS = 1020, 3  # defaults of the suite
 FORMAT, ROUNDS, COPIES = "mlff-targets/1", 9, (4, 8, 16, 256)
 PASS, FAIL, MISSING, NO_LIMIT = "PASS", "FAIL", "not measured", "-"
 # Student reports: (target, unit, upper limit, value of a report)
@@ -35,6 +36,7 @@ STUDENT = (
 # name: (mean step in ms, peak of memory in GB) that the requirements expect of teachers of 64 atoms
 TEACHERS = {"ani-2x": (5.0, 1.0), "orb-v2": (10.0, 2.0)}
 SPEED_UP, SUITE_S, SPREAD = 5.0, 600.0, 5.0
+PART = "part of it ran, or not with the default steps and repeats"
 PLAIN, NO_MIXED = "--replay no --fuse no", "this processor has no mixed precision"
 # (target, variant, variant that it is compared with, devices, lower limit); a variant begins with its number of copies
 GAINS = (
@@ -101,13 +103,17 @@ def _report(rows, out, work, name):
 def _student(rows, out, work, name):
     found = _report(rows, out, work, name)
     if not found:
-        return [row(t, f"{name}, {work}", None, limit, unit=unit, note="did not run") for t, unit, limit, _ in STUDENT]
+        return [
+            row(t, f"{name}, {work}", None, limit, unit=unit, note="its case did not run")
+            for t, unit, limit, _ in STUDENT
+        ]
     summary, report = found
     subject, note = f"{name}, {report['n_atoms']} atoms", "DISTURBED" if summary["disturbed"] else ""
-    return [
+    rows = [
         row(target, subject, _value(value, report), limit, unit=unit, note=note)
         for target, unit, limit, value in STUDENT
     ]
+    return [{**r, "note": "not in the report"} if r["verdict"] == MISSING else r for r in rows]
 
 
 def _value(value, report):
@@ -120,7 +126,7 @@ def _value(value, report):
 def _teacher(rows, out, name, limit, memory):
     found = next(filter(None, (_report(rows, out, r["work"], name) for r in rows if r["size"] == "small")), None)
     if not found:
-        return [row("mean step of a teacher", name, None, limit, unit="ms", note=how_to_get(name))]
+        return [row("mean step of a teacher", name, None, limit, unit="ms", note=why_missing(name))]
     report, subject = found[1], f"{name}, {found[1]['n_atoms']} atoms"
     return [
         row("mean step of a teacher", subject, report["mean_latency_ms"], limit, unit="ms"),
@@ -142,7 +148,7 @@ def _ratio(comparisons, work, teacher, student):
             if case["disturbed"]:
                 note += ", DISTURBED" + (", by processor time" if case["by"] == "cpu_ms" else "")
             return row(target, subject, speed_up, SPEED_UP, at_least=True, note=note)
-    return row(target, subject, None, SPEED_UP, at_least=True, note=how_to_get(teacher))
+    return row(target, subject, None, SPEED_UP, at_least=True, note=why_missing(teacher))
 
 
 def of_suite(rows, reports, whole):
@@ -153,12 +159,7 @@ def of_suite(rows, reports, whole):
     above = sum(s >= SPREAD for s in spreads)
     return [
         row(
-            "suite of students, all runs",
-            f"{len(reports)} runs",
-            total,
-            SUITE_S,
-            unit="s",
-            note="" if whole else "part of it ran",
+            "suite of students, all runs", f"{len(reports)} runs", total, SUITE_S, unit="s", note="" if whole else PART
         ),
         row(
             "largest spread of repeats",
@@ -252,7 +253,7 @@ def of_engine(subject, times, errors, device):
     """Rows of a model from what measure() gives."""
     found = []
     for target, variant, other, devices, limit in GAINS:
-        note = NO_MIXED if device in devices else "GPU: not measured with this code"
+        note = NO_MIXED if device in devices else "GPU: not measured with this code (--device cuda)"
         value = None
         if variant in times and other in times:
             scale = copies_of(variant) / copies_of(other)
@@ -289,7 +290,8 @@ def write(rows, results, comparisons, args):
     reports = [
         r for case, all_ in results.items() if not case.model or os.path.basename(case.model) in students for r in all_
     ]
-    found += of_suite(rows, reports, not (args.systems or args.sizes or args.protocols or args.names))
+    narrow = args.systems or args.sizes or args.protocols or args.names
+    found += of_suite(rows, reports, not narrow and args.steps >= STEPS and args.repeats >= REPEATS)
     for system in implementations.STRUCTURES:
         name = ROLES["student"].get(system)
         if system in systems and name:

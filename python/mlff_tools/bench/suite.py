@@ -44,7 +44,7 @@ from ..model.lammps import (
     process_options,
     variable,
 )
-from . import implementations, noise, profiles, publish, results, work
+from . import goals, implementations, noise, profiles, publish, results, work
 from .cases import PROTOCOLS, ROLES, SIZES, SUITES, SYSTEMS, chosen, clean
 from .results import side_of
 
@@ -325,10 +325,12 @@ def parser():
     _add_choice(p)
     p.add_argument("--ranks", type=numbers, default=[1], help="MPI ranks, a list (default 1)")
     p.add_argument("--threads", type=numbers, default=[1], help="OMP_NUM_THREADS, a list (default 1)")
-    p.add_argument("--steps", type=positive, default=1020, help="profiled steps, warm-up included (default 1020)")
+    p.add_argument(
+        "--steps", type=positive, default=goals.STEPS, help="profiled steps, warm-up included (default 1020)"
+    )
     p.add_argument("--warmup", type=whole(0), default=20, help="of them left out of the statistics (default 20)")
     p.add_argument("--equilibrate", type=whole(0), default=100, help="steps before (default 100)")
-    p.add_argument("--repeats", type=positive, default=3, help="rounds of all cases (default 3)")
+    p.add_argument("--repeats", type=positive, default=goals.REPEATS, help="rounds of all cases (default 3)")
     p.add_argument(
         "--budget",
         type=number(0, 1e6, "minutes from 0"),
@@ -371,6 +373,15 @@ def parser():
     return p
 
 
+def _check_targets(args):
+    """--suite targets has models and conditions of its own."""
+    options = dict.fromkeys(("against", "potential", "system_sizes", "compare_all", "ranks", "threads"))
+    for name, option in {"models": "model", "temperatures": "temperature", **options}.items():
+        if getattr(args, name) not in (None, False, [1]):
+            option = option or name.replace("_", "-")
+            raise LammpsError(f"--suite targets runs shipped students and teachers on one core: leave out --{option}")
+
+
 def check(args):
     """Completes the arguments; LammpsError for what cannot be."""
     known = (("systems", SYSTEMS), ("sizes", SIZES), ("protocols", PROTOCOLS))
@@ -393,12 +404,7 @@ def check(args):
     if not args.decks:
         raise LammpsError("the decks were not found: give their folder with --decks (benchmarks/decks of the source)")
     if args.suite == "targets":
-        for name in ("models", "against", "potential", "system_sizes", "compare_all"):
-            if getattr(args, name):
-                option = "model" if name == "models" else name.replace("_", "-")
-                raise LammpsError(
-                    f"--suite targets measures the shipped students and their teachers: leave out --{option}"
-                )
+        _check_targets(args)
     if args.device != "cpu":
         args.settings = f"device {args.device} {args.settings}"
     if not args.models:

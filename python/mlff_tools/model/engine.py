@@ -26,7 +26,9 @@ def find_program(path=None):
             if _is_program(wanted):
                 return os.path.abspath(wanted)
             raise ModelError(f"{name} for the program mlff is '{wanted}', which does not exist or cannot be used")
-    folders = [*(os.path.join(SOURCE, f) for f in ("build", "build/release")), os.path.dirname(sys.executable)]
+    folders = [os.path.join(SOURCE, f) for f in ("build", "build/release")]
+    if sys.executable:  # empty where Python is part of another program
+        folders.append(os.path.dirname(sys.executable))
     built = (os.path.join(folder, "mlff") for folder in folders)
     found = next(filter(_is_program, built), None) or shutil.which("mlff")
     if not found:

@@ -1,6 +1,7 @@
 /* bibliography.c: BibTeX of the publications that a model names. */
 #include "mlff/mlff.h"
 
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -94,6 +95,14 @@ static const struct {
      "  author = {Kov{\\'a}cs, D{\\'a}vid P{\\'e}ter and others},\n"
      "  title = {{MACE-OFF}: Short Range Transferable Machine Learning Force Fields for Organic Molecules},\n"
      "  year = {2023}, eprint = {2312.15211}, archivePrefix = {arXiv}\n}\n"},
+    {"2510.25380",
+     "@misc{Batatia2025,\n"
+     "  author = {Batatia, Ilyes and Lin, Chen and Hart, Joseph and Kasoar, Elliott and Elena, Alin M. and Norwood, "
+     "Sam "
+     "Walton and Wolf, Thomas and Cs{\\'a}nyi, G{\\'a}bor},\n"
+     "  title = {Cross Learning between Electronic Structure Theories for Unifying Molecular, Surface, and Inorganic "
+     "Crystal Foundation Force Fields},\n"
+     "  year = {2025}, eprint = {2510.25380}, archivePrefix = {arXiv}\n}\n"},
     {"10.1063/5.0155322",
      "@article{Kovacs2023,\n"
      "  author = {Kov{\\'a}cs, D{\\'a}vid P{\\'e}ter and others},\n"
@@ -143,11 +152,20 @@ static int entry_of(int k)
   return k;
 }
 
+static char lower(char c)
+{
+  return (char) (c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+}
+
+/* Whether a text contains a part; letters of either case are the same, as in a DOI. */
 static int holds(const char *text, size_t length, const char *part)
 {
   const size_t n = strlen(part);
-  for (size_t k = 0; k + n <= length; k++)
-    if (!memcmp(text + k, part, n)) return 1;
+  for (size_t k = 0; k + n <= length; k++) {
+    size_t same = 0;
+    while (same < n && lower(text[k + same]) == lower(part[same])) same++;
+    if (same == n) return 1;
+  }
   return 0;
 }
 
@@ -167,23 +185,42 @@ static void put_text(buffer *out, const char *text)
   put(out, text, strlen(text));
 }
 
-/* A publication that is not known: @misc with its text. */
-static void put_other(buffer *out, int number, const char *text, size_t length)
+/* A publication that is not known: @misc with its text, and a key made of it (FNV-1a). */
+static void put_other(buffer *out, const char *text, size_t length)
 {
   char head[64];
-  snprintf(head, sizeof head, "\n@misc{mlff-other-%d,\n  note = {", number);
+  uint32_t hash = 2166136261u;
+  for (size_t k = 0; k < length; k++) hash = (hash ^ (unsigned char) text[k]) * 16777619u;
+  snprintf(head, sizeof head, "\n@misc{mlff-%08x,\n  note = {", (unsigned) hash);
   put_text(out, head);
-  for (size_t k = 0; k < length; k++) put(out, text[k] == '{' ? "(" : text[k] == '}' ? ")" : text + k, 1);
+  for (size_t k = 0; k < length; k++) {
+    if (strchr("&%#_$", text[k])) put(out, "\\", 1);
+    put(out, text[k] == '{' ? "(" : text[k] == '}' ? ")" : text + k, 1);
+  }
   put_text(out, "}\n}\n");
 }
 
-/* Adds the entries of the publications of a text, which are divided by "; ". */
-static void put_entries(buffer *out, const char *text)
+/* The end of the publication at the beginning of a text; they are divided by "; ". */
+static size_t one_length(const char *text)
 {
-  int is_written[N_KNOWN] = {0}, n_others = 0;
-  while (*text) {
-    const char *end = strstr(text, "; ");
-    const size_t length = end ? (size_t) (end - text) : strlen(text);
+  const char *end = strstr(text, "; ");
+  return end ? (size_t) (end - text) : strlen(text);
+}
+
+/* Whether a publication was among those before it. */
+static int is_repeated(const char *all, const char *text, size_t length)
+{
+  for (const char *other = all; other < text; other += one_length(other) + 2)
+    if (one_length(other) == length && !memcmp(other, text, length)) return 1;
+  return 0;
+}
+
+/* Adds the entries of the publications of a text. */
+static void put_entries(buffer *out, const char *all)
+{
+  int is_written[N_KNOWN] = {0};
+  for (const char *text = all; *text;) {
+    const size_t length = one_length(text);
     int n_found = 0;
     for (int k = 0; k < N_KNOWN; k++) {
       if (!holds(text, length, KNOWN[k].find)) continue;
@@ -192,8 +229,9 @@ static void put_entries(buffer *out, const char *text)
       put_text(out, "\n");
       put_text(out, KNOWN[entry_of(k)].entry);
     }
-    if (!n_found && length && strncmp(text, "none", 4) != 0) put_other(out, ++n_others, text, length);
-    text += length + (end ? 2 : 0);
+    const int is_none = length == 0 || (length == 4 && !memcmp(text, "none", 4));
+    if (!n_found && !is_none && !is_repeated(all, text, length)) put_other(out, text, length);
+    text += length + (text[length] ? 2 : 0);
   }
 }
 

@@ -2,6 +2,7 @@
 #include "model_impl.h"
 
 #include <math.h>
+#include <string.h>
 
 static void print_elements(const mlff_model *m, FILE *out)
 {
@@ -136,10 +137,12 @@ void mlff_model_print_methods(const mlff_model *model, FILE *out)
 {
   const mlff_about *a = &model->file->about;
   const mlff_info *i = &model->info;
-  fprintf(out,
-          "Forces were computed with %s (weights sha256 %.12s, header sha256 %.12s), a network of architecture %s [%s] "
-          "with %lld parameters and a cutoff of %g A, for",
-          i->name, i->sha256, i->header_sha256, i->architecture, i->citation, (long long) i->n_parameters, i->cutoff);
+  fprintf(
+      out,
+      "Forces were computed with %s (weights sha256 %.12s, header sha256 %.12s), %s of architecture %s [%s] with %lld "
+      "parameters and a cutoff of %g A, for",
+      i->name, i->sha256, i->header_sha256, i->n_members_of_file > 1 ? "an ensemble of networks" : "a network",
+      i->architecture, i->citation, (long long) i->n_parameters, i->cutoff);
   if (i->n_elements > MANY) fprintf(out, " %d elements", i->n_elements);
   for (int s = 0; s < i->n_elements && i->n_elements <= MANY; s++) fprintf(out, "%s%s", s ? ", " : " ", i->elements[s]);
   fprintf(out, ".\nLabels: %s. Data: %s.\n", a->labels, a->data);
@@ -151,7 +154,9 @@ void mlff_model_print_methods(const mlff_model *model, FILE *out)
   print_range("temperature", i->temperature, "K", out);
   print_range("density", i->density, "g/cm3", out);
   print_range("pressure", i->pressure, "GPa", out);
-  fprintf(out, " %s.\n", a->domain ? a->domain : "not stated");
+  const size_t n = strlen(a->data); /* many descriptions of the domain begin with the data */
+  const char *domain = a->domain && !strncmp(a->domain, a->data, n) ? a->domain + n : a->domain;
+  fprintf(out, " %s.\n", !domain ? "not stated" : *domain ? domain : "that of the data");
   if (a->caution) fprintf(out, "Known failures: %s.\n", a->caution);
   fprintf(out, "Publications: %s. Licence of the model: %s.\n", a->citation, a->license);
 }
