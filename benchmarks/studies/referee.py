@@ -104,7 +104,7 @@ def own_frames(atoms, student, temperature, n, seed):
 # ---- planes and defects
 
 
-def layers(a, sequence):
+def layers(element, a, sequence):
     """Close-packed planes of one atom in the hexagonal cell, in the order of the letters."""
     nearest = a / np.sqrt(2)
     cell = np.array(
@@ -112,7 +112,7 @@ def layers(a, sequence):
     )
     shift = {"A": 0, "B": 1, "C": 2}
     x = [shift[s] / 3 * (cell[0] + cell[1]) + [0, 0, k * a / np.sqrt(3)] for k, s in enumerate(sequence)]
-    return Atoms("Al" * len(sequence), positions=x, cell=cell, pbc=True)
+    return Atoms([element] * len(sequence), positions=x, cell=cell, pbc=True)
 
 
 def dumbbell(unit, times, direction, apart):
@@ -183,31 +183,41 @@ run {round(1000 * ps)}
 
 
 def aluminium(report, args):
+    close_packed(report, args, "Al", 4.03, 4.1, 900)
+
+
+def copper(report, args):
+    close_packed(report, args, "Cu", 3.63, 3.7, 1300)
+
+
+def close_packed(report, args, element, constant, hot_constant, kelvin):
+    """A metal with an fcc lattice of this constant, A, and of another one near its melting point."""
     student, teacher = models(args)
-    a = constants(report, bulk("Al", "fcc", a=4.03, cubic=True), student, teacher, 0.008)
-    each = {(c, s): energy(layers(a[c], s), c) / len(s) for c in a for s in ("ABC", "AB", "ABAC", "ABCABCABCAB")}
+    a = constants(report, bulk(element, "fcc", a=constant, cubic=True), student, teacher, 0.008)
+    sequences = ("ABC", "AB", "ABAC", "ABCABCABCAB")
+    each = {(c, s): energy(layers(element, a[c], s), c) / len(s) for c in a for s in sequences}
     above = lambda c, s: 1000 * (each[c, s] - each[c, "ABC"])
     report.near("E(hcp) - E(fcc), meV/atom", above(student, "AB"), above(teacher, "AB"), 3)
     report.near("E(dhcp) - E(fcc), meV/atom", above(student, "ABAC"), above(teacher, "ABAC"), 3)
     area = lambda c: np.sqrt(3) / 4 * a[c] ** 2
     fault = lambda c: PER_M2 * 11 * (each[c, "ABCABCABCAB"] - each[c, "ABC"]) / area(c)
     report.near("intrinsic stacking fault, mJ/m2", fault(student), fault(teacher), 0.1 * fault(teacher))
-    slab = fcc110("Al", size=(2, 2, 9), a=a[student], vacuum=8, orthogonal=True)
+    slab = fcc110(element, size=(2, 2, 9), a=a[student], vacuum=8, orthogonal=True)
     slab.pbc = True
     mine = relaxed(slab, student)
     surface = lambda c: (energy(mine, c) - len(slab) * each[c, "ABC"]) / (2 * slab.cell.areas()[2]) * PER_M2 / 1000
     report.near("(110) surface, J/m2", surface(student), surface(teacher), 0.05 * surface(teacher))
-    unit = bulk("Al", "fcc", a=a[student], cubic=True)
-    interstitials(report, unit, 3, {"100": (1, 0, 0)}, 2.2, student, teacher, 0.2)
-    hcp = bulk("Al", "hcp", a=a[student] / np.sqrt(2), c=a[student] * 2 / np.sqrt(3), orthorhombic=True) * (2, 2, 2)
+    unit = bulk(element, "fcc", a=a[student], cubic=True)
+    interstitials(report, unit, 3, {"100": (1, 0, 0)}, 0.77 * constant / np.sqrt(2), student, teacher, 0.2)
+    hcp = bulk(element, "hcp", a=a[student] / np.sqrt(2), c=a[student] * 2 / np.sqrt(3), orthorhombic=True) * (2, 2, 2)
     report.near(
         "hcp 300 K, own run: force error, %",
         force_error(own_frames(hcp, student, 300, 5, 1), student, teacher),
         0.0,
         10,
     )
-    hot = make_supercell(bulk("Al", "fcc", a=4.1, cubic=True), np.diag([4, 4, 4]))
-    lives(report, args.model, hot, 900, 2 if args.quick else 100, (11, 12, 13))
+    hot = make_supercell(bulk(element, "fcc", a=hot_constant, cubic=True), np.diag([4, 4, 4]))
+    lives(report, args.model, hot, kelvin, 2 if args.quick else 100, (11, 12, 13))
 
 
 def silicon(report, args):
@@ -367,7 +377,7 @@ def water(report, args):
     ice_and_slab(report, args)
 
 
-MATERIALS = {"aluminium": aluminium, "silicon": silicon, "iron": iron, "water": water}
+MATERIALS = {"aluminium": aluminium, "copper": copper, "silicon": silicon, "iron": iron, "water": water}
 
 
 def main():

@@ -328,8 +328,8 @@ START_TEST(short_table)
   prof_ok(mlffprof_report_print(p, 0, out, &error), error);
   fclose(out);
   ck_assert_ptr_nonnull(strstr(text, "hotspots"));
-  ck_assert_ptr_nonnull(strstr(text, " 317 +- 14 K, from 280 to 345, trend 0.0123 +- 0.0029 K/ps\n"));
-  ck_assert_ptr_nonnull(strstr(text, " -3600 +- 3500 bar, from -11000 to 4000, trend 5e-09 +- 4.3e-08 bar/ps\n"));
+  ck_assert_ptr_nonnull(strstr(text, " 317 K, sd 14, from 280 to 345, trend 0.0123 +- 0.0029 K/ps\n"));
+  ck_assert_ptr_nonnull(strstr(text, " -3600 bar, sd 3500, from -11000 to 4000, trend 5e-09 +- 4.3e-08 bar/ps\n"));
   ck_assert_ptr_nonnull(strstr(text, "volume       1914.5 A^3, constant\n"));
   ck_assert_ptr_null(strstr(text, "slowest steps"));
   ck_assert_ptr_null(strstr(text, "deck/steps"));

@@ -67,7 +67,8 @@ def ensemble_table(run):
             if c["error"] is not None
             else value(c["value"])
         )
-        bar = f"{short(c['target'])} ± {'its error' if c['bar'] is None else short(c['bar'])} {c['unit']}".rstrip()
+        within = "its interval" if c["bar"] is None else short(c["bar"])
+        bar = f"{short(c['target'])}, within {within} {c['unit']}".rstrip()
         css = {"PASS": "pass", "FAIL": "fail"}.get(c["verdict"], "nm")
         said = f'<span class="{css}">{text(c["verdict"])}</span>'
         rows.append([text(c["name"]), off, text(bar), said, text(c["note"])])

@@ -228,8 +228,8 @@ static void print_energy(table *t, const mlffprof_report *p)
   static const char *const units[] = {" K", " bar", " A^3"}, *const rates[] = {" K/ps", " bar/ps", " A^3/ps"};
   const mlffprof_energy_report *e = &p->energy;
   if (!e->n_samples) return;
-  fprintf(t->out, "\nenergy: %lld samples over %s %s\n", (long long) e->n_samples, cell(t, e->time_ps, 5),
-          e->lj_units ? "tau" : "ps");
+  fprintf(t->out, "\nenergy: %lld samples over %s %s; +- is half of a 95 %% interval\n", (long long) e->n_samples,
+          cell(t, e->time_ps, 5), e->lj_units ? "tau" : "ps");
   print_drift(t, p, "total", &e->value[MLFFPROF_TOTAL]);
   print_drift(t, p, "conserved", &e->value[MLFFPROF_CONSERVED]);
   for (int k = 0; k < 3; k++) {
@@ -240,9 +240,9 @@ static void print_energy(table *t, const mlffprof_report *p)
               cell(t, q->mean, 5), e->lj_units ? "" : units[k]);
       continue;
     }
-    fprintf(t->out, "  %-12s %s +- %s%s, from %s to %s, trend %s +- %s%s\n",
+    fprintf(t->out, "  %-12s %s%s, sd %s, from %s to %s, trend %s +- %s%s\n",
             mlffprof_quantity_name((mlffprof_quantity_id) plain[k]), rounded(t, q->mean, q->std),
-            rounded(t, q->std, q->std), e->lj_units ? "" : units[k], rounded(t, q->min, q->std),
+            e->lj_units ? "" : units[k], rounded(t, q->std, q->std), rounded(t, q->min, q->std),
             rounded(t, q->max, q->std), rounded(t, q->drift, q->drift_error),
             rounded(t, q->drift_error, q->drift_error), e->lj_units ? " /tau" : rates[k]);
   }
