@@ -73,15 +73,19 @@ static void add_installed(places *p)
   char program[CLI_PATH + 64] = "", pattern[2 * CLI_PATH + 128];
   glob_t found = {0};
   const ssize_t n = readlink("/proc/self/exe", program, CLI_PATH - 1);
-  char *slash = n > 0 ? (program[n] = 0, strrchr(program, '/')) : NULL;
-  if (!slash) return;
-  *slash = 0;
+  if (n <= 0) return;
+  program[n] = '\0';
+  for (int k = 0; k < 2; k++) { /* the parent of the folder of this program */
+    char *slash = strrchr(program, '/');
+    if (!slash) return;
+    *slash = '\0';
+  }
   size_t used = 0;
   for (const char *c = program; *c; c++) {
     if (strchr("*?[\\", *c)) pattern[used++] = '\\';
     pattern[used++] = *c;
   }
-  strcpy(pattern + used, "/../lib*/python3*/*-packages/mlff_tools/models");
+  strcpy(pattern + used, "/lib*/python3*/*-packages/mlff_tools/models");
   if (!glob(pattern, 0, NULL, &found))
     for (size_t k = 0; k < found.gl_pathc; k++) add_place(p, found.gl_pathv[k], strlen(found.gl_pathv[k]));
   globfree(&found);
