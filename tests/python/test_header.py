@@ -165,7 +165,7 @@ def fails_its_test(path, tmp_path, change, **options):
 
 @pytest.mark.parametrize("path", REPELLED, ids=ids)
 def test_repulsion_is_tested(path, tmp_path):
-    assert len(REPELLED) == 11
+    assert len(REPELLED) == 12
     fails_its_test(path, tmp_path, lambda t: re.sub(r"repulsion:\n(  .*\n)+", "", t))
     if "kind: clamped" in path.read_text():
         longer = lambda found: f"{found[1]}{1.3 * float(found[2]):.3f}}}"
