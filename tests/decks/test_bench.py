@@ -86,7 +86,7 @@ def test_suite_is_written_and_goes_on(tmp_path, capsys):
     assert "holds runs with steps = 30" in capsys.readouterr().err
     assert report.main([str(out)]) == 0
     page = (out / "report.html").read_text(encoding="utf-8")
-    checks = 7 if importlib.util.find_spec("physical_validation") else 5  # which judges kinetic energies, too
+    checks = 8 if importlib.util.find_spec("physical_validation") else 6  # which judges kinetic energies, too
     assert page.count("<details") == 3 and page.count(">too short to say</span>") == 3 + checks, "rows and checks"
     check_publication(tmp_path, out, choice, capsys)
 
@@ -140,9 +140,9 @@ def check_publication(tmp_path, out, choice, capsys):
 
 
 def test_ensembles_are_judged(tmp_path, capsys):
-    """Aluminium by a reference potential: 60 ps of NVT at two temperatures are of their ensembles; of others they are
+    """Aluminium by a reference potential: 300 ps of NVT at two temperatures are of their ensembles; of others they are
     not, and the exit code says so."""
-    out, long = tmp_path / "out", ["--steps", 60000, "--warmup", 5, "--equilibrate", 500, "--repeats", 1]
+    out, long = tmp_path / "out", ["--steps", 300000, "--warmup", 5, "--equilibrate", 500, "--repeats", 1]
     choice = ["aluminium-small-nvt-eam", "--var", "damp=0.2", "--build", PLUGIN, *long]
     assert run(*choice, "--temperature", "300,340", "--out", out) == 0, capsys.readouterr()
     rows = read(out / "suite.json")["cases"]
