@@ -16,7 +16,7 @@ from . import FILES
 from .command_line import one_line
 from .model.files import write_bytes
 from .model.lammps import find_plugin
-from .model.modelfile import ModelError
+from .model.modelfile import ModelError, read_text
 
 FOLDER = os.path.join(FILES, "examples", "lammps_inputs")
 # Lines of a script that find the plugin and the data from another folder
@@ -28,11 +28,6 @@ PLACES = re.compile(
 def scripts():
     """{name: path} of the scripts."""
     return {os.path.basename(path): path for path in sorted(glob.glob(os.path.join(FOLDER, "in.*")))}
-
-
-def read(path):
-    with open(path, encoding="utf-8") as f:
-        return f.read()
 
 
 def summary(text):
@@ -61,9 +56,9 @@ def files_of(name, plugin):
     path = known.get(name) or known.get(f"in.{name}")
     if not path:
         raise ModelError(f"there is no example '{name}'; known: {', '.join(known)}")
-    text = read(path)
+    text = read_text(path)
     data = [d for d in os.listdir(FOLDER) if d.startswith("data.") and d in text]
-    return {os.path.basename(path): alone(text, plugin), **{d: read(os.path.join(FOLDER, d)) for d in data}}
+    return {os.path.basename(path): alone(text, plugin), **{d: read_text(os.path.join(FOLDER, d)) for d in data}}
 
 
 @one_line("mlff examples")
@@ -77,7 +72,7 @@ def main(argv=None):
     args = p.parse_args(argv)
     if not args.names:
         for name, path in scripts().items():
-            print(f"{name:16s}{summary(read(path))}")
+            print(f"{name:16s}{summary(read_text(path))}")
         return 0
     plugin, made = find_plugin(), {}
     for name in args.names:

@@ -5,7 +5,6 @@
 #include "../base/number.h"
 #include "cli.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,7 +31,7 @@ typedef struct data {
   int64_t number; /* of the line, from 1 */
   int n_words, section, style;
   char *words[MAX_WORDS + 1], *comment;
-  int64_t n_atoms, n_types, n_read, n_masses;
+  int64_t n_atoms, n_types, n_read;
   double low[3], high[3], tilt[3];
   int n_bounds;
   char (*elements)[4];
@@ -141,7 +140,6 @@ static mlff_status read_mass(data *d)
     return fail(d, "TYPE MASS is expected, with numbers");
   const char *element = mlff_element_of_mass(mass);
   if (!mlff_mass_fits(element, mass)) return fail(d, "no element has this mass");
-  d->n_masses += !*d->elements[type - 1];
   snprintf(d->elements[type - 1], sizeof *d->elements, "%s", element);
   return MLFF_OK;
 }

@@ -5,7 +5,6 @@ Students and teachers run the input scripts of the suite, interleaved. Precision
 that cannot be measured here keeps its row, with the reason.
 """
 
-import json
 import os
 import statistics
 import tempfile
@@ -176,13 +175,12 @@ def of_suite(rows, reports, whole):
 
 
 def variants(device, has_mixed):
-    """{variant: options of mlff time} on a device."""
-    out = {"1": "", **{f"{n}": f"--replicas {n}" for n in COPIES}}
+    """{variant: (precision, more options of mlff time)} on a device."""
+    out = {"1": ("fp32", ""), **{f"{n}": ("fp32", f"--replicas {n}") for n in COPIES}}
     if device == "cuda":
-        out.update({"1 plain": PLAIN, "16 plain": f"--replicas 16 {PLAIN}"})
+        out.update({"1 plain": ("fp32", PLAIN), "16 plain": ("fp32", f"--replicas 16 {PLAIN}")})
     if has_mixed:
-        out.update({"1 mixed": "--precision mixed"})
-        out.update({f"{n} mixed": f"--replicas {n} --precision mixed" for n in (16, 256)})
+        out.update({f"{n} mixed": ("mixed", f"--replicas {n}") for n in (1, 16, 256)})
     return out
 
 
@@ -190,62 +188,37 @@ def copies_of(variant):
     return int(variant.split()[0])
 
 
-class Engine:
-    """One structure of a model in the variants of a device, all in one process of `mlff batch`."""
-
-    def __init__(self, model, frame, device, folder, program=None):
-        self.xyz, self.device = os.path.join(folder, "structure.xyz"), device
-        write_xyz(self.xyz, [frame])
-        self.ours = implementations.Ours(engine.find_program(program), os.path.abspath(model), self.xyz)
-        cuda = self.ours.machine["cuda"]
-        if device == "cuda" and not cuda["n_usable"]:
-            raise ModelError(f"--device cuda: {cuda['why_none'] or 'no usable GPU'}")
-        self.has_mixed = device == "cuda" or " yes" in self.ours.machine["mixed"]
-        self.memory = {}
-
-    def row(self, variant, options):
-        words = f'time "{self.ours.model}" "{self.xyz}" --device {self.device} {options} --json'
-
-        def timed(n):
-            found = self.ours.ask(f"{words} --calls {n}")
-            self.memory[variant] = found["memory_bytes"]
-            return found["median_ms"]
-
-        return implementations.Row(variant, timed)
-
-    def evaluate(self, precision, device):
-        """Energy without that of free atoms in eV, and forces [N, 3] in eV/A."""
-        words = f'evaluate "{self.ours.model}" "{self.xyz}" --e0 no --precision {precision} --device {device} --json'
-        lines, end = self.ours.program.batch(words, implementations.time_limit())
-        if end["status"]:
-            raise ModelError(end["error"])
-        (found,) = json.loads("\n".join(lines))["structures"]
-        return found["energy"], np.array(found["forces"], float)
-
-
 def measure(model, frame, device, program=None):
-    """({variant: ms in each round}, {target of MIXED: value}) of a model and a structure."""
+    """({variant: ms in each round}, {target of MIXED: value}) of a model and a structure, all in one process."""
+    program = engine.find_program(program)
     with tempfile.TemporaryDirectory(prefix="mlff-targets-") as folder:
-        one = Engine(model, frame, device, folder, program)
+        xyz = os.path.join(folder, "structure.xyz")
+        write_xyz(xyz, [frame])
+        ours = implementations.Ours(program, os.path.abspath(model), xyz)
         try:
-            timed = [one.row(v, options) for v, options in variants(device, one.has_mixed).items()]
+            cuda = ours.machine["cuda"]
+            if device == "cuda" and not cuda["n_usable"]:
+                raise ModelError(f"--device cuda: {cuda['why_none'] or 'no usable GPU'}")
+            has_mixed = device == "cuda" or " yes" in ours.machine["mixed"]
+            timed = [ours.row(v, device, p, more=more) for v, (p, more) in variants(device, has_mixed).items()]
             for r in timed:
                 r.warm_up()
             for _ in range(ROUNDS):
                 for r in timed:
                     r.measure()
-            errors = {}
-            if one.has_mixed:
-                energy, forces = one.evaluate("fp64", "cpu")
-                other, wrong = one.evaluate("mixed", device)
-                values = (
-                    100 * np.sqrt(np.mean((wrong - forces) ** 2) / np.mean(forces**2)),
-                    100 * abs((other - energy) / energy),
-                    one.memory["16 mixed"] / one.memory["16"],
-                )
-                errors = {target: float(v) for (target, _, _), v in zip(MIXED, values)}
         finally:
-            one.ours.program.stop()
+            ours.program.stop()
+    errors = {}
+    if has_mixed:
+        without = ("--e0", "no")  # energies of free atoms
+        ((energy, forces, _),), _ = engine.evaluate(model, [frame], "fp64", program, without)
+        ((other, wrong, _),), _ = engine.evaluate(model, [frame], "mixed", program, (*without, "--device", device))
+        values = (
+            100 * np.sqrt(np.mean((wrong - forces) ** 2) / np.mean(forces**2)),
+            100 * abs((other - energy) / energy),
+            ours.answers["16 mixed"]["memory_bytes"] / ours.answers["16"]["memory_bytes"],
+        )
+        errors = {target: float(v) for (target, _, _), v in zip(MIXED, values)}
     return {r.name: r.rounds for r in timed}, errors
 
 

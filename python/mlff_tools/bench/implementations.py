@@ -69,10 +69,11 @@ class Row:
 
 
 class Ours:
-    """The rows of this engine, which one process of `mlff batch` evaluates."""
+    """The rows of this engine, which one process of `mlff batch` evaluates. answers: {row: what it printed last}"""
 
     def __init__(self, program, model, xyz):
         self.model, self.xyz, self.program = model, xyz, Program([program, "batch"], "mlff batch")
+        self.answers = {}
         path = os.path.join(os.path.dirname(xyz), "check.json")
         subprocess.run([program, "check", "--json", path], stdout=subprocess.DEVNULL, check=False)
         with open(path, encoding="utf-8") as f:
@@ -90,9 +91,15 @@ class Ours:
             out += [self.row(f"mlff, {p}, GPU", "cuda", p, "auto") for p in ("fp32", "mixed")]
         return out
 
-    def row(self, name, device, precision, kernels):
-        words = f'time "{self.model}" "{self.xyz}" --device {device} --precision {precision} --kernels {kernels} --json'
-        return Row(name, lambda n: self.ask(f"{words} --calls {n}")["median_ms"])
+    def row(self, name, device, precision="fp32", kernels="auto", more=""):
+        """A row of `mlff time`. more: further options."""
+        words = f'time "{self.model}" "{self.xyz}" --device {device} --precision {precision} --kernels {kernels} {more}'
+
+        def timed(n):
+            self.answers[name] = self.ask(f"{words} --json --calls {n}")
+            return self.answers[name]["median_ms"]
+
+        return Row(name, timed)
 
     def ask(self, words):
         """The JSON of a command; ModelError with what it says when it fails."""

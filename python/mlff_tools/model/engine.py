@@ -36,14 +36,14 @@ def find_program(path=None):
     return found
 
 
-def evaluate(model_path, structures, precision="fp64", program=None):
-    """Runs `mlff evaluate`; returns ([(energy eV, forces [N, 3] eV/A, virial [6] eV), ...], text that says what
-    ran)."""
+def evaluate(model_path, structures, precision="fp64", program=None, options=()):
+    """Runs `mlff evaluate` with more options; returns ([(energy eV, forces [N, 3] eV/A, virial [6] eV), ...], text that
+    says what ran)."""
     program = find_program(program)
     with tempfile.TemporaryDirectory() as folder:
         xyz = os.path.join(folder, "structures.xyz")
         write_xyz(xyz, structures)
-        command = [program, "evaluate", model_path, xyz, "--precision", precision, "--json"]
+        command = [program, "evaluate", model_path, xyz, "--precision", precision, *options, "--json"]
         run = subprocess.run(command, capture_output=True, text=True, check=False)
     if run.returncode != 0:
         raise ModelError(f"'{' '.join(command)}' failed: {run.stderr.strip() or run.stdout.strip()}")

@@ -219,7 +219,7 @@ class Run:
     def _job(self, k, member, start, section):
         wanted = self.wanted
         name = f"member-{member}" if member else "."
-        training = {key: value for key, value in wanted.training.items() if key != "stop_early"}
+        training = dict(wanted.training)
         training["seed"] = training.get("seed", recipe_training.DEFAULTS["seed"]) + 1000 * member
         if k:
             training["steps"] = section["steps"]
@@ -234,7 +234,7 @@ class Run:
             "repulsion": self._repulsion(),
             "training": training,
             "start": start,
-            "stop": job.stop_of(wanted.bars) if wanted.training.get("stop_early") and not member else None,
+            "stop": None if member else wanted.stop,
         }
 
     def train(self, k, before, section):

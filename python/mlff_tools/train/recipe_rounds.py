@@ -160,20 +160,25 @@ def committee(recipe):
     return recipe.value.get("committee", 1)
 
 
+def stop(recipe, bars):
+    """The bars that end the training of the student, with training.stop_early; else None."""
+    if not (recipe.value.get("training") or {}).get("stop_early"):
+        return None
+    found = job.stop_of(bars)
+    if not found:
+        key_path = ("training", "stop_early")
+        recipe.fail(key_path, "needs bars of errors, each over all frames, as bars: {forces: 3 %}")
+    return found
+
+
 def read(path):
-    """A whole recipe, checked: recipe, name, structures, teacher, student, training, hessian_share (of the frames for
-    training), inner, rounds, committee, kind, bars, certify."""
+    """A whole recipe, checked: recipe, name, structures, teacher, student, training, stop, hessian_share (of the frames
+    for training), inner, rounds, committee, kind, bars, certify."""
     recipe, items, teacher = recipe_structures.read(path)
     recipe.mapping((), recipes.SECTIONS, ("name", "teacher"))
     recipe.check(("name",), *recipes.NAME)
-    student, training, bars = (
-        recipe_training.student(recipe),
-        recipe_training.training(recipe),
-        recipe_certify.bars(recipe),
-    )
-    if training.get("stop_early") and not job.stop_of(bars):
-        key_path = ("training", "stop_early")
-        recipe.fail(key_path, "needs bars of errors, each over all frames, as bars: {forces: 3 %}")
+    student, training = recipe_training.student(recipe), recipe_training.training(recipe)
+    bars = recipe_certify.bars(recipe)
     return SimpleNamespace(
         recipe=recipe,
         name=recipe.value["name"],
@@ -181,6 +186,7 @@ def read(path):
         teacher=teacher,
         student=student,
         training=training,
+        stop=stop(recipe, bars),
         hessian_share=recipe_training.hessian_share(recipe, student, training, teacher),
         inner=recipe_training.inner(recipe),
         rounds=rounds(recipe),

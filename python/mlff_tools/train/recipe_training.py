@@ -172,7 +172,7 @@ def training(recipe, key_path=("training",)):
     weights = {**DEFAULTS, **value}
     if not weights["force_weight"] and not weights["energy_weight"]:
         recipe.fail(key_path, "force_weight and energy_weight are both 0: nothing would be trained")
-    return value
+    return {key: v for key, v in value.items() if key != "stop_early"}  # recipe_rounds.stop
 
 
 def inner(recipe, key_path=("inner",)):
@@ -193,7 +193,7 @@ def inner(recipe, key_path=("inner",)):
     made |= {key: v for key, v in student(recipe).items() if key in texts}
     made |= {key: v for key, v in value.items() if key != "steps"}
     _check_network(recipe, key_path, made)
-    train = {key: v for key, v in training(recipe).items() if key not in ("steps", "stop_early", *_HESSIAN)}
+    train = {key: v for key, v in training(recipe).items() if key not in ("steps", *_HESSIAN)}
     train |= {"hessian_weight": INNER_HESSIAN, **{key: v for key, v in value.items() if key == "steps"}}
     return made, train
 
@@ -235,8 +235,7 @@ def config(name, student, training, elements):
     weight = hessian(student, training)[0]
     if weight:
         train["hessian_weight"] = weight
-    for key in ("hessian_share", "stop_early"):
-        train.pop(key, None)
+    train.pop("hessian_share", None)
     if "energy_weight" in training and "final_energy_weight" not in training:
         train["final_energy_weight"] = training["energy_weight"]
     train["warmup"] = min(train["warmup"], max(1, steps // 10))

@@ -98,8 +98,7 @@ static const struct {
     {"2510.25380",
      "@misc{Batatia2025,\n"
      "  author = {Batatia, Ilyes and Lin, Chen and Hart, Joseph and Kasoar, Elliott and Elena, Alin M. and Norwood, "
-     "Sam "
-     "Walton and Wolf, Thomas and Cs{\\'a}nyi, G{\\'a}bor},\n"
+     "Sam Walton and Wolf, Thomas and Cs{\\'a}nyi, G{\\'a}bor},\n"
      "  title = {Cross Learning between Electronic Structure Theories for Unifying Molecular, Surface, and Inorganic "
      "Crystal Foundation Force Fields},\n"
      "  year = {2025}, eprint = {2510.25380}, archivePrefix = {arXiv}\n}\n"},
