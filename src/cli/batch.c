@@ -70,7 +70,7 @@ static int run_line(char *line, const char *wrong)
 {
   char program[] = "mlff", *words[MOST_WORDS + 2] = {program};
   const int n = wrong ? 0 : split(line, words, &wrong);
-  if (wrong) return cli_error(CLI_USAGE, "batch", "invalid line: %s", wrong);
+  if (wrong) return cli_error(CLI_WRONG, "batch", "invalid line: %s", wrong);
   return cli_run(n, words, 1);
 }
 

@@ -208,7 +208,7 @@ static int write_json(FILE *out, const void *user)
 static int save_json(const check *c, const char *path)
 {
   mlff_fault fault;
-  return mlff_atomic_write(path, write_json, c, &fault) ? cli_error(CLI_FAILED, NULL, "%s", fault.text) : CLI_OK;
+  return mlff_atomic_write(path, write_json, c, &fault) ? cli_error(CLI_WRONG, NULL, "%s", fault.text) : CLI_OK;
 }
 
 int cli_check(const cli_options *options)
@@ -226,6 +226,6 @@ int cli_check(const cli_options *options)
   check_mpi(&c);
   if (options->measures_roof && measure_roofs(&c)) return CLI_FAILED;
   print_text(&c);
-  if (options->file && save_json(&c, options->file)) return CLI_FAILED;
+  if (options->file && save_json(&c, options->file)) return CLI_WRONG;
   return options->needs_gpu && !c.n_usable ? CLI_NO_GPU : CLI_OK;
 }

@@ -6,8 +6,9 @@
 #include "mlff/mlff.h"
 #include "mlff/mlffprof.h"
 
-/* Exit status of a command. CLI_HELP: help was printed. */
-enum { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2, CLI_NO_GPU = 3, CLI_HELP = -1 };
+/* Exit status of a command. CLI_FAILED: a check or a run failed. CLI_WRONG: what was given cannot be used. CLI_HELP: help
+ * was printed. */
+enum { CLI_OK = 0, CLI_FAILED = 1, CLI_WRONG = 2, CLI_NO_GPU = 3, CLI_HELP = -1 };
 /* Most characters of a path. */
 enum { CLI_PATH = 4096 };
 
@@ -64,14 +65,14 @@ int cli_run(int argc, char **argv, int in_batch);
 /* Parses options and arguments of a command into o. Returns CLI_HELP after --help. */
 int cli_options_parse(const cli_command *command, int argc, char **argv, cli_options *o);
 /* Prints that a command (command: NULL) or an option of a command is unknown, with the nearest known one. Returns
- * CLI_USAGE. */
+ * CLI_WRONG. */
 int cli_unknown_word(const char *command, const char *word, const char *const *known, int n_known);
 
 /* The known word nearest to a wrong one; NULL if none is near. */
 const char *cli_nearest(const char *word, const char *const *known, int n_known);
 
 /* Path of a model: the argument if it is a path, else NAME.yaml in the current folder, in a folder of $MLFF_MODELS or
- * among the models of this project. If there is none, prints the known names and returns CLI_FAILED. */
+ * among the models of this project. If there is none, prints the known names and returns CLI_WRONG. */
 int cli_find_model(const char *command, const char *name, char path[CLI_PATH]);
 /* Prints a table of the models that cli_find_model finds, or only their names. */
 void cli_print_models(int only_names);
@@ -79,7 +80,7 @@ void cli_print_models(int only_names);
 /* Name of the processor; "" if unknown. */
 const char *cli_processor(void);
 
-/* Replaces this process by `python3 -m mlff_tools NAME ARGUMENTS`. Returns CLI_FAILED if there is no Python. */
+/* Replaces this process by `python3 -m mlff_tools NAME ARGUMENTS`. Returns CLI_WRONG if there is no Python. */
 int cli_python(const char *name, int argc, char **argv);
 
 /* Prints "mlff WHO: text" ("mlff: text" if who is NULL) to stderr and returns `code`. All errors are printed by it. */
@@ -88,7 +89,9 @@ int cli_error(int code, const char *who, const char *format, ...) __attribute__(
 const char *cli_error_text(void);
 void cli_error_forget(void);
 
-/* Print an error of the engine or of the profiler library and return CLI_FAILED. */
+/* Exit status after an error of the engine: CLI_FAILED if memory, a device or a calculation failed, else CLI_WRONG. */
+int cli_status(mlff_status status);
+/* Print an error of the engine or of the profiler library and return its exit status. */
 int cli_fail(const mlff_error *error);
 int cli_fail_report(const mlffprof_error *error);
 

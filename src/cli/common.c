@@ -44,14 +44,19 @@ const char *cli_processor(void)
   return name;
 }
 
+int cli_status(mlff_status status)
+{
+  return status == MLFF_E_NOMEM || status == MLFF_E_DEVICE || status == MLFF_E_NUMERIC ? CLI_FAILED : CLI_WRONG;
+}
+
 int cli_fail(const mlff_error *error)
 {
-  return cli_error(CLI_FAILED, NULL, "%s", error->text);
+  return cli_error(cli_status(error->code), NULL, "%s", error->text);
 }
 
 int cli_fail_report(const mlffprof_error *error)
 {
-  return cli_error(CLI_FAILED, NULL, "%s", error->text);
+  return cli_error(error->code == MLFFPROF_E_NOMEM ? CLI_FAILED : CLI_WRONG, NULL, "%s", error->text);
 }
 
 void cli_warn(const char *who, const mlff_model *model)

@@ -141,7 +141,7 @@ static int evaluate_all(const cli_options *o, mlff_model *model, cli_file *file)
     answer_free(&a);
     if (status) {
       if (o->json && k) printf("\n"); /* ends the line, for readers of `mlff batch` */
-      return cli_error(CLI_FAILED, NULL, "%s, structure %d (%s): %s", o->arguments[1], k + 1, frames[k].name,
+      return cli_error(cli_status(status), NULL, "%s, structure %d (%s): %s", o->arguments[1], k + 1, frames[k].name,
                        error.text);
     }
   }
@@ -155,9 +155,9 @@ int cli_evaluate(const cli_options *options)
   mlff_model *model = NULL;
   cli_file *file = NULL;
   if (cli_file_take(options->arguments[1], &file, &error)) return cli_fail(&error);
-  int code = CLI_FAILED;
+  int code;
   if (mlff_model_open(options->arguments[0], &options->open, &model, &error)) {
-    cli_fail(&error);
+    code = cli_fail(&error);
   } else {
     cli_warn("evaluate", model);
     code = evaluate_all(options, model, file);

@@ -208,7 +208,7 @@ int cli_find_model(const char *command, const char *name, char path[CLI_PATH])
   struct stat file;
   names list = {.n = 0};
   if (strlen(name) >= CLI_PATH)
-    return cli_error(CLI_FAILED, command, "model name of %zu characters is too long: at most %d are allowed",
+    return cli_error(CLI_WRONG, command, "model name of %zu characters is too long: at most %d are allowed",
                      strlen(name), CLI_PATH - 1);
   strcpy(path, name);
   if (strchr(name, '/') || strstr(name, ".yaml") || (!stat(name, &file) && !S_ISDIR(file.st_mode))) return CLI_OK;
@@ -219,7 +219,7 @@ int cli_find_model(const char *command, const char *name, char path[CLI_PATH])
   if (found) return CLI_OK;
   const char *nearest = cli_nearest(name, list.known, list.n);
   return cli_error(
-      CLI_FAILED, command,
+      CLI_WRONG, command,
       "there is no model '%s'; known models (here, in LAMMPS_POTENTIALS and MLFF_MODELS, of mlff):%s%s%s%s", name,
       list.n ? list.text : " none", nearest ? "; did you mean '" : "", nearest ? nearest : "", nearest ? "'?" : "");
 }

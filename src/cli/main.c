@@ -61,7 +61,7 @@ static void print_usage(FILE *out)
       out,
       "\n  mlff COMMAND --help     options of a command\n  mlff --version          version\n"
       "  eval \"$(mlff --completion)\"      Tab completion of commands, options and models (bash, zsh)\n\n"
-      "Exit status: 0 success, 1 failure, 2 wrong usage; check --gpu: 3 no usable GPU; validate: 3 run too short.\n");
+      "Exit status: 0 success; 1 a check or a run failed; 2 wrong usage or input; 3 undecided, or no usable GPU (check).\n");
 }
 
 /* For bash, and zsh with bashcompinit. Words are read from --help. */
@@ -103,7 +103,7 @@ static int run_command(const cli_command *command, int argc, char **argv)
 static int run_python(const char *name, int argc, char **argv, int in_batch)
 {
   if (!in_batch) return cli_python(name, argc - 2, argv + 2);
-  return cli_error(CLI_USAGE, argv[1],
+  return cli_error(CLI_WRONG, argv[1],
                    "this command replaces the process and cannot run in a batch: run it on its own");
 }
 
@@ -123,7 +123,7 @@ int cli_run(int argc, char **argv, int in_batch)
   }
   for (int k = 2; k < argc && !strcmp(argv[1], "verify"); k++)
     if (!strncmp(argv[k], "--against", 9)) return run_python("against", argc, argv, in_batch);
-  if (in_batch && !strcmp(argv[1], "batch")) return cli_error(CLI_USAGE, "batch", "a batch cannot run a batch");
+  if (in_batch && !strcmp(argv[1], "batch")) return cli_error(CLI_WRONG, "batch", "a batch cannot run a batch");
   for (int k = 0; k < N_COMMANDS; k++)
     if (!strcmp(argv[1], commands[k].name)) return run_command(&commands[k], argc - 2, argv + 2);
   for (int k = 0; k < N_SCRIPTS; k++)
@@ -135,7 +135,7 @@ int main(int argc, char **argv)
 {
   if (argc < 2) {
     print_usage(stderr);
-    return CLI_USAGE;
+    return CLI_WRONG;
   }
   const int code = cli_run(argc, argv, 0);
   if ((fflush(stdout) || ferror(stdout)) && (code == CLI_OK || code == CLI_NO_GPU))

@@ -118,19 +118,19 @@ static void print_help(const cli_command *command)
 static int hint_help(const char *command)
 {
   fprintf(stderr, "Try 'mlff%s%s --help'.\n", command ? " " : "", command ? command : "");
-  return CLI_USAGE;
+  return CLI_WRONG;
 }
 
 static int usage_error(const cli_command *command, const char *problem, const char *word)
 {
-  cli_error(CLI_USAGE, command->name, "%s '%s'", problem, word);
+  cli_error(CLI_WRONG, command->name, "%s '%s'", problem, word);
   return hint_help(command->name);
 }
 
 int cli_unknown_word(const char *command, const char *word, const char *const *known, int n_known)
 {
   const char *dashes = command ? "--" : "", *nearest = cli_nearest(word + strlen(dashes), known, n_known);
-  cli_error(CLI_USAGE, command, "unknown %s '%s'%s%s%s%s", command ? "option" : "command", word,
+  cli_error(CLI_WRONG, command, "unknown %s '%s'%s%s%s%s", command ? "option" : "command", word,
             nearest ? "; did you mean '" : "", nearest ? dashes : "", nearest ? nearest : "", nearest ? "'?" : "");
   return hint_help(command);
 }
@@ -201,10 +201,10 @@ static int parse_option(const cli_command *command, int argc, char **argv, int *
   mlff_error error = {.code = MLFF_OK};
   if (!row)
     return mlff_options_set(&o->open, option->name, value, &error)
-               ? cli_error(CLI_USAGE, command->name, "%s", error.text)
+               ? cli_error(CLI_WRONG, command->name, "%s", error.text)
                : CLI_OK;
   if (store(row, value, o, expected, sizeof expected)) return CLI_OK;
-  return cli_error(CLI_USAGE, command->name, "invalid value '%.80s' of --%s: expected %s", value, name, expected);
+  return cli_error(CLI_WRONG, command->name, "invalid value '%.80s' of --%s: expected %s", value, name, expected);
 }
 
 int cli_options_parse(const cli_command *command, int argc, char **argv, cli_options *o)

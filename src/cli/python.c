@@ -69,5 +69,5 @@ int cli_python(const char *name, int argc, char **argv)
   fprintf(stderr, "mlff %s: cannot run %s: %s; install Python 3 next to this program or on the PATH\n", name,
           arguments[0], strerror(errno));
   free(arguments);
-  return CLI_FAILED;
+  return CLI_WRONG;
 }

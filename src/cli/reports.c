@@ -71,7 +71,7 @@ int cli_show(const cli_options *o)
   int n_traces = 0, code = rest.arguments && reports ? show_others(o, &rest, &n_traces) : CLI_FAILED;
   if (!code) code = read_reports(&rest, reports);
   if (!code && rest.n_arguments) code = print_reports(o, reports, rest.n_arguments);
-  if (!code && n_traces == o->n_arguments) code = cli_error(CLI_FAILED, "show", "no report among these files");
+  if (!code && n_traces == o->n_arguments) code = cli_error(CLI_WRONG, "show", "no report among these files");
   if (reports) free_reports(reports, rest.n_arguments);
   free(rest.arguments);
   return code;
@@ -103,13 +103,13 @@ int cli_compare(const cli_options *o)
 {
   mlffprof_error error = {.code = MLFFPROF_OK};
   if (!o->gate && o->n_arguments < 2)
-    return cli_error(CLI_USAGE, "compare", "expected two reports, or one with --gate RULES.yaml; got %d",
+    return cli_error(CLI_WRONG, "compare", "expected two reports, or one with --gate RULES.yaml; got %d",
                      o->n_arguments);
   if (o->has_sides && (o->n_before < 1 || o->n_before == o->n_arguments || o->gate))
-    return cli_error(CLI_USAGE, "compare",
+    return cli_error(CLI_WRONG, "compare",
                      "--with must occur once, between the reports of A and those of B, and not with --gate");
   if (o->gate && o->n_arguments > 2)
-    return cli_error(CLI_USAGE, "compare", "--gate expects one or two reports; got %d", o->n_arguments);
+    return cli_error(CLI_WRONG, "compare", "--gate expects one or two reports; got %d", o->n_arguments);
   mlffprof_report **reports = calloc((size_t) o->n_arguments, sizeof *reports);
   if (!reports) return CLI_FAILED;
   int code = read_reports(o, reports);

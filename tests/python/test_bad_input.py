@@ -316,6 +316,6 @@ def test_program(case, folder):
     before = content(folder)
     command = [helpers.program(), *shlex.split(words)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode in (1, 2) and not done.stdout, done.stdout
+    assert done.returncode == 2 and not done.stdout, done.stdout
     assert done.stderr.count("\n") == 1 and text in done.stderr, done.stderr
     assert content(folder) == before

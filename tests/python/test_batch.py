@@ -88,7 +88,7 @@ class Batch(unittest.TestCase):
     def test_errors_do_not_end_it(self):
         wrong = [
             ("boil", 2, "unknown command 'boil'"),
-            ("info none.yaml", 1, "none.yaml: cannot be opened"),
+            ("info none.yaml", 2, "none.yaml: cannot be opened"),
             ("time a", 2, "missing arguments"),
             ("time a b --calls 0", 2, "invalid value '0' of --calls"),
             ("compare a", 2, "expected two reports"),
@@ -109,7 +109,7 @@ class Batch(unittest.TestCase):
             self.assertIn(part, end["error"])
             self.assertIn(end["error"], errors)
         self.assertIn("mlff ", printed[-1])
-        self.assertEqual(batch("info none.yaml", "--version")[0], 1)
+        self.assertEqual(batch("info none.yaml", "--version")[0], 2)
 
     def test_end_of_input(self):
         self.assertEqual(run(["batch"]), (0, "", ""))

@@ -61,7 +61,7 @@ class Check(unittest.TestCase):
         self.assertEqual(check("file").returncode, 2)
         self.assertEqual(check("--device", "cpu").returncode, 2)
         done = check("--json", "/nowhere/check.json")
-        self.assertEqual(done.returncode, 1)
+        self.assertEqual(done.returncode, 2)
         self.assertIn("/nowhere/check.json", done.stderr.decode())
 
 

@@ -94,5 +94,5 @@ def test_methods():
 
 def test_errors():
     code, out, error = mlff_command("cite", "silicon-m", "silicom-m", "--bibtex")
-    assert code == 1 and not out and "there is no model 'silicom-m'" in error
+    assert code == 2 and not out and "there is no model 'silicom-m'" in error
     assert mlff_command("cite")[0] == 2 and mlff_command("methods", "silicon-m", "iron-m")[0] == 2

@@ -101,11 +101,11 @@ def test_models_have_names(tmp_path):
     assert "liquid water" in mlff("info", "water-xs", **many)
     names = mlff("info", "--names", **many).split()
     assert "water-xs" in names and len(names) == len(set(names))
-    for text in (mlff("info", "silicon-sx", status=1), mlff("time", "silicon-sx", "none.xyz", status=1)):
+    for text in (mlff("info", "silicon-sx", status=2), mlff("time", "silicon-sx", "none.xyz", status=2)):
         assert "there is no model 'silicon-sx'" in text and text.endswith("did you mean 'silicon-m'?\n")
     with pytest.raises(ModelError, match="no model silicon-sx; there are: .*silicon-m"):
         find_model("silicon-sx")
-    assert "cannot be opened" in mlff("info", "silicon-sx.yaml", status=1)
+    assert "cannot be opened" in mlff("info", "silicon-sx.yaml", status=2)
 
 
 def test_a_folder_is_no_model(tmp_path):
@@ -169,3 +169,31 @@ def test_roofs_of_a_busy_core():
     assert busy.keys() == quiet.keys() and len(busy) >= 2
     for key, value in busy.items():
         assert value > 0.6 * quiet[key], (key, value, quiet[key])
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "info nowhere",
+        "info bad.yaml",
+        "verify bad.yaml",
+        "evaluate silicon-m bad.xyz",
+        "time silicon-m nowhere.xyz",
+        "show bad.yaml",
+        "explain nowhere.json",
+        "compare --gate bad.yaml bad.yaml",
+        "bench --model nowhere",
+        "report bad.yaml",
+        "certify nowhere bad.yaml",
+        "distill nowhere.yaml",
+        "validate nowhere",
+        "label nowhere bad.xyz -o out.xyz",
+        "cite nowhere",
+        "methods nowhere",
+    ],
+)
+def test_wrong_input_ends_with_2_in_c_and_python(words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("bad.yaml", "bad.xyz"):
+        (tmp_path / name).write_text("[\n")
+    mlff(*words.split(), status=2)

@@ -122,4 +122,4 @@ def test_bad_files_are_one_error(old, new, error, tmp_path):
     assert SMALL.count(old) >= 1
     (tmp_path / "small").write_text(SMALL.replace(old, new, 1))
     code, out, text = mlff("evaluate", MODEL, tmp_path / "small")
-    assert code == 1 and not out and error in text and text.count("\n") == 1 and str(tmp_path) in text, text
+    assert code == 2 and not out and error in text and text.count("\n") == 1 and str(tmp_path) in text, text

@@ -66,9 +66,9 @@ def test_traces_among_reports(tmp_path):
     assert (done.returncode, done.stdout) == (0, alone.stdout)
     assert done.stderr == f"mlff: {trace}: a trace, no report; ui.perfetto.dev shows it\n"
     nothing = mlff("show", str(trace))
-    assert nothing.returncode == 1 and "no report among these files" in nothing.stderr
+    assert nothing.returncode == 2 and "no report among these files" in nothing.stderr
     trace.write_text("[1, 2]")
-    assert mlff("show", str(trace)).returncode == 1
+    assert mlff("show", str(trace)).returncode == 2
 
 
 def place(report, key):
@@ -96,11 +96,11 @@ def refused(report, path):
     except profiles.ProfileError as e:
         found = str(e)
         assert "contradicts itself" in found, found
-    assert (found is not None) == (done.returncode == 1), (found, done.stderr)
-    assert done.returncode in (0, 1) and "Traceback" not in done.stderr
+    assert (found is not None) == (done.returncode == 2), (found, done.stderr)
+    assert done.returncode in (0, 2) and "Traceback" not in done.stderr
     if done.returncode:
         assert done.stderr.count("\n") == 1 and ("contradicts itself" in done.stderr or "negative" in done.stderr)
-    return done.returncode == 1
+    return done.returncode == 2
 
 
 @pytest.mark.parametrize("key", EXACT)

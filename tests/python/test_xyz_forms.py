@@ -140,7 +140,7 @@ def test_program_and_python_say_the_same(tmp_path):
         done = subprocess.run([MLFF, "evaluate", "water-xs", str(path)], capture_output=True, text=True, check=False)
         with pytest.raises(FrameError) as e:
             extxyz.read(str(path))
-        assert done.returncode == 1 and done.stderr.strip() == f"mlff: {e.value}"
+        assert done.returncode == 2 and done.stderr.strip() == f"mlff: {e.value}"
 
 
 def test_line_ends_of_any_system():
