@@ -281,7 +281,7 @@ def test_models_run_the_systems_that_they_know(tmp_path, capsys):
     """A shipped model is found by its name. One of all elements runs the four materials in all sizes and protocols, one
     of a single element its crystal, and models of molecules water and the gas, not liquid benzene."""
     assert run("--model", "nequix-oam-1-pft", "--list") == 0
-    materials = ("benzene", "silicon", "gaas", "nacl", "aluminium", "iron")
+    materials = ("benzene", "silicon", "gaas", "nacl", "aluminium", "copper", "iron")
     every = [f"{s}-{z}-{p}" for s in materials for z in bench_cases.SIZES for p in bench_cases.PROTOCOLS]
     assert works(capsys.readouterr().out) == sorted(every)
     assert run("--model", "nequix-oam-1-pft", "--suite", "quick", "--list") == 0

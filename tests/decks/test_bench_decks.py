@@ -17,7 +17,7 @@ MODELS = os.path.join(ROOT, "models")
 UNIVERSAL, MOLECULES = (os.path.join(MODELS, f"{n}.yaml") for n in ("nequix-oam-1-pft", "water-benzene-student"))
 PLUGIN = os.environ.get("MLFF_PLUGIN", os.path.join(ROOT, "build", "mlffplugin.so"))
 SIZES, PROTOCOLS = ("small", "medium", "large"), ("nve", "nvt", "npt")
-MATERIALS = ("benzene", "silicon", "gaas", "nacl", "aluminium", "iron")
+MATERIALS = ("benzene", "silicon", "gaas", "nacl", "aluminium", "copper", "iron")
 
 
 def table():
@@ -52,7 +52,7 @@ def run(deck, place, **variables):
 
 
 def test_table():
-    names = ["water", "benzene_gas", "benzene", "silicon", "gaas", "nacl", "aluminium", "iron", "tantalum"]
+    names = ["water", "benzene_gas", "benzene", "silicon", "gaas", "nacl", "aluminium", "copper", "iron", "tantalum"]
     assert list(TABLE) == names
     for system, (atoms, *_) in TABLE.items():
         for n, (low, high) in zip(atoms, ((32, 64), (128, 256), (512, 1024))):

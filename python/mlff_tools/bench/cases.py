@@ -23,6 +23,7 @@ SYSTEMS = {
     "gaas": ((64, 216, 512), 8, "Ga As", {}),
     "nacl": ((64, 216, 512), 8, "Na Cl", {}),
     "aluminium": ((32, 256, 864), 4, "Al", {"eam": 1}),
+    "copper": ((32, 256, 864), 4, "Cu", {"eam": 1}),
     "iron": ((54, 250, 1024), 2, "Fe", {"eam": 1}),
     "tantalum": ((54, 250, 1024), 2, "Ta", {"snap": 55, "pod": 25}),
 }
@@ -30,7 +31,7 @@ SYSTEMS = {
 ROLES = {
     "teacher": {
         **dict.fromkeys(("water", "benzene_gas", "benzene"), "ani-2x"),
-        **dict.fromkeys(("silicon", "aluminium", "iron"), "nequix-oam-1-pft"),
+        **dict.fromkeys(("silicon", "aluminium", "copper", "iron"), "nequix-oam-1-pft"),
         **dict.fromkeys(("gaas", "nacl"), "tensornet-matpes-r2scan"),
     },
     "student": {
@@ -40,11 +41,12 @@ ROLES = {
         "silicon": "silicon-m",
         "gaas": "gaas-r2scan-m",
         "aluminium": "aluminium-m",
+        "copper": "copper-m",
         "iron": "iron-m",
     },
 }
 # what a model runs that knows all their elements
-MATERIALS = ("benzene", "silicon", "gaas", "nacl", "aluminium", "iron")
+MATERIALS = ("benzene", "silicon", "gaas", "nacl", "aluminium", "copper", "iron")
 MLFF_COST = {
     "nequip": 400,
     "mace": 500,

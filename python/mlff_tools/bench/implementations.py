@@ -37,6 +37,7 @@ STRUCTURES = {
     "gaas": ("zincblende", 5.653, (2, 3)),
     "nacl": ("rocksalt", 5.64, (2, 3)),
     "aluminium": ("fcc", 4.05, (2, 4)),
+    "copper": ("fcc", 3.615, (2, 4)),
     "iron": ("bcc", 2.855, (3, 5)),
 }
 RATTLE = 0.05  # A, of crystals
