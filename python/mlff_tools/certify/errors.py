@@ -68,6 +68,11 @@ def rms(arrays):
     return float(np.sqrt(np.mean(np.concatenate([np.ravel(x) for x in arrays]) ** 2)))
 
 
+def mae(arrays):
+    """The mean absolute value of all numbers of arrays."""
+    return float(np.mean(np.abs(np.concatenate([np.ravel(x) for x in arrays]))))
+
+
 def compare(frames, found):
     """Differences of each frame: dicts with energy (eV/atom), forces [N, 3], stress [3, 3] or None; and the labels."""
     out = []
@@ -97,6 +102,7 @@ def _forces(rows_of, group, masks=None):
     found = _rms(parts, names, 1000)
     more = {
         "scale": scale,
+        "mae": 1000 * mae(parts),
         "frames": len(rows_of),
         "largest": 1000 * max(float(np.abs(p).max(initial=0)) for p in parts),
     }
@@ -107,17 +113,20 @@ def rows_of_group(mine, group):
     """Rows of energy, forces, stress and pressure of some frames."""
     names = _names(mine)
     note = f"{len(mine)} frames"
+    off = [r["energy"] for r in mine]
     out = [
-        of_estimate("energy", group, _rms([r["energy"] for r in mine], names, 1000), note=note),
+        of_estimate("energy", group, _rms(off, names, 1000), note=note, mae=1000 * mae(off)),
         _forces(mine, group),
     ]
     pressed = [(r, n) for r, n in zip(mine, names) if r["stress"] is not None]
     if pressed:
         names = [n for _, n in pressed]
         labels = np.array([r["frame"]["stress"] for r, _ in pressed])
-        found = _rms([r["stress"] for r, _ in pressed], names, GPA)
+        off = [r["stress"] for r, _ in pressed]
+        found = _rms(off, names, GPA)
+        more = {"scale": GPA * float(np.sqrt((labels**2).mean())), "mae": GPA * mae(off)}
         note = f"{len(pressed)} frames"
-        out.append(of_estimate("stress", group, found, scale=GPA * float(np.sqrt((labels**2).mean())), note=note))
+        out.append(of_estimate("stress", group, found, note=note, **more))
         off = np.array([-BAR * np.trace(r["stress"]) / 3 for r, _ in pressed])
         blocks = [off[[k for k, n in enumerate(names) if n == name]].mean() for name in dict.fromkeys(names)]
         found = statistics.of_blocks(blocks if len(blocks) >= 4 else off)
@@ -161,7 +170,16 @@ def _figures(compared, rows):
     off = np.concatenate([r["forces"].ravel() for r in compared])
     shown = rng.permutation(len(off))[:500]
     forces = [r for r in rows if r["quantity"] == "forces"]
+    energies = np.array([r["frame"]["energy"] / len(r["frame"]["elements"]) for r in compared])
+    some = rng.permutation(len(energies))[:500]
     out = [
+        {
+            "kind": "dots",
+            "title": "Error of energies",
+            "x_label": "the teacher's (eV/atom)",
+            "y_label": "difference (meV/atom)",
+            "curves": [{"label": "", "x": energies[some], "y": 1000 * np.array([r["energy"] for r in compared])[some]}],
+        },
         {
             "kind": "dots",
             "title": "Error of force components",

@@ -17,7 +17,8 @@ def row(quantity, group, value, error=0.0, teacher=None, teacher_error=0.0, **mo
 
     error, teacher_error: half of a 95 % interval; scale: what a percentage is of, where that is not the teacher's
     value; low, high: the interval, where it does not lie around the value; enough: False where the data are too short
-    for the interval; lacks: why it is not enough; also: other names of the group; note: words."""
+    for the interval; lacks: why it is not enough; also: other names of the group; mae: the mean absolute error, where
+    value is a root mean square; note: words."""
     return {"quantity": quantity, "group": group, "value": value, "error": error, "teacher": teacher, **more} | {
         "teacher_error": teacher_error
     }
