@@ -141,7 +141,8 @@ def test_demo_of_a_material(tmp_path):
     student = os.path.exists(os.path.join(ROOT, "models", "silicon-m.yaml"))
     output, n_reports = demo_of_silicon(tmp_path)
     assert re.search(r"ms per step +[0-9.]+", output) and n_reports == (2 if student else 1), output
-    certified = r"  certificate of silicon-m: (PASS|FAIL|UNDECIDED): \d+ of \d+ bars met.* \(kind: semiconductor\) \("
+    verdict = r"(PASS|FAIL|UNDECIDED): \d+ of \d+ criteria met.*"
+    certified = rf"  certificate of silicon-m: {verdict} \(kind: semiconductor\) \("
     assert re.search(certified if student else "does not hold the student silicon-m", output), output
     assert ("forces    RMSE" in output) == student, output
 
@@ -175,10 +176,10 @@ def test_demo_of_what_is_there(tmp_path, monkeypatch, capsys):
     assert (chosen.teacher, chosen.student) == (None, str(model))
     assert "does not hold the teacher nequix-oam-1-pft" in capsys.readouterr().out
     (tmp_path / "certificates").mkdir()
-    says = {"model": {"sha256": demo.network_digest(head)}, "verdict_text": "PASS: 2 of 2 bars met", "context": {}}
+    says = {"model": {"sha256": demo.network_digest(head)}, "verdict_text": "PASS: 2 of 2 criteria met", "context": {}}
     says["context"]["date"] = "2026-11-23"
     (tmp_path / "certificates" / "silicon-m.json").write_text(json.dumps(says), encoding="utf-8")
-    assert "silicon-m: PASS: 2 of 2 bars met (2026-11-23" in demo.certificate(str(model))
+    assert "silicon-m: PASS: 2 of 2 criteria met (2026-11-23" in demo.certificate(str(model))
     model.write_text(yaml.safe_dump({**head, "elements": ["Ge"]}), encoding="utf-8")
     assert "certificate of another network" in demo.certificate(str(model))
 

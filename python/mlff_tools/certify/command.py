@@ -4,7 +4,7 @@ Measures errors on held-out labels, properties of liquids and crystals against t
 stability, behavior outside the domain, size transfer, speed and memory, and compares them with the bars of the
 kind of material and of the recipe. The same command continues a stopped certificate; finished measurements are
 kept in the work folder. `mlff certify --page NAME.json [RECIPE]` only writes the page of an existing certificate.
-Exit status: 0 all bars are met or there are none, 1 a bar is missed, 2 the certificate could not be made, 3 no bar is
+Exit status: 0 all criteria are met or there are none, 1 one is missed, 2 the certificate could not be made, 3 none is
 missed, but some are undecided.
 docs/certificate.md explains the numbers.
 """
@@ -237,8 +237,6 @@ def _frames(made):
 def certificate(made, bars, found):
     """The JSON."""
     reality.add([r for m in found.values() for r in m["rows"]], made.systems)
-    seconds = sum(m.get("seconds") or 0 for m in found.values())
-    hours = f"{seconds / 3600:.2g} hours" if seconds > 3600 else f"{seconds:.3g} s"
     head = made.head
     who = made.model.static.identity
     return plain(
@@ -266,8 +264,6 @@ def certificate(made, bars, found):
                 if made.labels_path
                 else "none",
                 "labels_notes": "; ".join(made.notes) or "none",
-                "hours_text": hours,
-                "seconds": seconds,
             },
         }
     )

@@ -114,10 +114,7 @@ def rows_of_group(mine, group):
     names = _names(mine)
     note = f"{len(mine)} frames"
     off = [r["energy"] for r in mine]
-    out = [
-        of_estimate("energy", group, _rms(off, names, 1000), note=note, mae=1000 * mae(off)),
-        _forces(mine, group),
-    ]
+    out = [of_estimate("energy", group, _rms(off, names, 1000), note=note, mae=1000 * mae(off)), _forces(mine, group)]
     pressed = [(r, n) for r, n in zip(mine, names) if r["stress"] is not None]
     if pressed:
         names = [n for _, n in pressed]

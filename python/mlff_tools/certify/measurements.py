@@ -3,7 +3,6 @@
 A measurement is a function of a Job (job.py) that returns {rows, figures}: rows.py has rows; a figure is what page.py
 draws. What it cannot measure it says with NotMeasured, or in the row."""
 
-import time
 import typing
 
 from ..model.modelfile import ModelError
@@ -43,8 +42,8 @@ LENGTHS = ("minutes", "scale", "seed", "timestep", "atoms", "temperature", "pres
 ALL = {
     "errors": Measurement(
         "Errors",
-        "On held-out frames (split test), as runs compute them. In brackets: of the root mean square of the "
-        "teacher's forces, stress.",
+        "On held-out frames (split test), as runs compute them. Percentages are of the root mean square of the "
+        "teacher's forces or stress.",
         errors.measure,
         (),
     ),
@@ -230,14 +229,13 @@ def run(job, names):
 
 def _one(job, name, measurement):
     def do(_):
-        begin = time.monotonic()
         found = measurement.do(job)
         state = "measured" if any(r["value"] is not None for r in found["rows"]) else "not measured"
         why = (
             None if state == "measured" else next((r.get("note") for r in found["rows"]), "there is nothing to measure")
         )
         found["figures"] = rounded(plain(found["figures"]))
-        return {"state": state, "why": why, "seconds": time.monotonic() - begin, **found}
+        return {"state": state, "why": why, **found}
 
     try:
         whole = lambda found: all(r["value"] is not None for r in found["rows"])

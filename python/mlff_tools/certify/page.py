@@ -14,19 +14,50 @@ CLASS = {"PASS": "pass", "FAIL": "fail", "too short to say": "warn", "not measur
 SIDES = {"model": "c0", "teacher": "c1"}
 
 
+# Measurements whose quantities are columns of one row for each group
+PIVOTED = {
+    "errors": ("energy", "forces", "stress", "pressure"),
+    "own_runs": ("run_energy", "run_bias", "run_forces", "run_pressure"),
+    "uncertainty": ("novel_forces", "flagged"),
+}
+HEADS = {
+    "energy": "energy",
+    "forces": "forces",
+    "stress": "stress",
+    "pressure": "mean pressure",
+    "run_energy": "energy",
+    "run_bias": "mean energy",
+    "run_forces": "forces",
+    "run_pressure": "mean pressure",
+    "novel_forces": "forces",
+    "flagged": "flagged",
+}
+SMOOTH = 150  # points of a curve that is no noise
+
+
 def _value(value, error, unit=""):
-    """A number with its error, a word, or that it was not measured."""
+    """A number with its error, a word, or that it was not measured. One that does not break."""
     if isinstance(value, str):
         return text(value)
     if number(value) is None:
         return NOT
+    unit = f"&nbsp;{text(unit)}" if unit else ""
     if not number(error):
         return f"{short(value)}{unit}"
-    return f"{short(value)} &plusmn; {short(float(f'{error:.2g}'))}{unit}"
+    rounded = float(f"{error:.2g}")
+    digits = 1 - math.floor(math.log10(rounded))  # decimals of an error of two digits
+    shown = [short(value), short(rounded)]
+    if digits <= 5:
+        shown = [f"{round(v, digits):.{max(0, digits)}f}" for v in (value, rounded)]
+    return f"{shown[0]}&nbsp;&plusmn;&nbsp;{shown[1]}{unit}"
+
+
+def _group(name):
+    return f"<span class=whole>{text(name)}</span>"
 
 
 def _said(b):
-    return f'<span class="{CLASS[b["verdict"]]}">{text(b["verdict"])}</span>'
+    return f'<span class="{CLASS[b["verdict"]]}">{text(b["verdict"]).replace(" ", "&nbsp;")}</span>'
 
 
 def _limit(value, quantity):
@@ -35,8 +66,10 @@ def _limit(value, quantity):
 
 
 def _bar(b):
-    """The bar; that of the kind in red where the recipe has loosened it."""
-    said = text(_limit(b["bar"], b["quantity"]))
+    """The criterion; that of the kind in red where the recipe has loosened it."""
+    said = text(_limit(b["bar"], b["quantity"])).replace(" ", "&nbsp;")
+    if b.get("from", "recipe") == "recipe":
+        said += " (recipe)"
     if b.get("looser") is None:
         return said
     return f'{said} <span class="fail">loosened: {text(_limit(b["looser"], b["quantity"]))}</span>'
@@ -44,28 +77,38 @@ def _bar(b):
 
 def _table(heads, rows):
     """A table whose texts may take several lines."""
-    return table(heads, rows).replace('<td class="t">', '<td class="t wrap">')
+    made = table(heads, rows).replace('<td class="t">', '<td class="t wrap">')
+    return made.replace('<td class="">', '<td class="wrap">')
 
 
 def bars(certificate):
-    """The table of all bars."""
+    """The table of all criteria."""
     rows = []
     for b in certificate["bars"]:
         quantity, r = QUANTITIES[b["quantity"]], b["row"] or {}
         link = f'<a href="#{quantity.measured_by}">{text(quantity.meaning)}</a>'
-        value, other = _value(r.get("value"), r.get("error")), _teacher(r) if r else ""
-        cells = [link, text(b["group"]), value, other, _published(r), text(quantity.unit), _bar(b)]
-        rows.append([*cells, text(b.get("from", "recipe")), _said(b), text(b["text"] or "")])
+        value = _value(r.get("value"), r.get("error"), quantity.unit)
+        cells = [link, _group(b["group"]), value, _teacher(r) if r else "", _published(r), text(b["text"] or "")]
+        rows.append([*cells, _bar(b), _said(b)])
     heads = [("quantity", "", True), ("of", "", True), ("model", "", False), ("teacher", "", False)]
-    heads += [
-        ("published", "", False),
-        ("unit", "", True),
-        ("bar", "", False),
-        ("of the", "", True),
-        ("verdict", "", True),
-        ("", "", True),
-    ]
-    return _table(heads, rows)
+    heads += [("published", "", False), ("deviation", "", True), ("criterion", "", True), ("verdict", "", True)]
+    return _table(_with(heads, rows), _once(rows))
+
+
+def _with(heads, rows):
+    """The heads, after columns in which all cells are empty were taken from the rows."""
+    kept = [k for k in range(len(heads)) if any(row[k] for row in rows) or k < 2]
+    for row in rows:
+        row[:] = [row[k] for k in kept]
+    return [heads[k] for k in kept]
+
+
+def _once(rows):
+    """The first cell of rows in a row that have the same is only in the first of them."""
+    for k in range(len(rows) - 1, 0, -1):
+        if rows[k][0] == rows[k - 1][0]:
+            rows[k][0] = ""
+    return rows
 
 
 def _teacher(r):
@@ -84,7 +127,7 @@ def _published(r):
     out = []
     for e in (r or {}).get("published", ()):
         at = f", {short(e['temperature'])} K" if e.get("temperature") is not None else ""
-        said = f"{short(e['value'])} ({text(e['kind'])}{at})"
+        said = f"{short(e['value'])} ({text(e['kind'])}{at})".replace(" ", "&nbsp;")
         out.append(f'<span title="{text(e["source"])}">{said}</span>')
     return "<br>".join(out)
 
@@ -114,49 +157,115 @@ def _verdicts(certificate, r):
 
 
 def measurement(name, found, certificate):
-    """One section."""
-    title, lead = ALL[name].title, ALL[name].lead
-    state = f"Not measured: {found['why']}." if found["state"] != "measured" else ""
-    if found.get("seconds") is not None and found["state"] == "measured":
-        lead += f" {short(found['seconds'])} s."
-    out = [f'<h2 id="{name}">{text(title)}</h2><p>{text(lead)}</p>']
-    if state:
-        out.append(f'<p class="banner">{text(state)}</p>')
-    if found["rows"]:
-        out.append(_rows(found["rows"], certificate))
+    """One section; an empty text for what was not measured."""
+    if found["state"] != "measured":
+        return ""
+    out = [f'<h2 id="{name}">{text(ALL[name].title)}</h2><p>{text(ALL[name].lead)}</p>']
+    columns = PIVOTED.get(name, ())
+    groups = {}
+    for r in found["rows"]:
+        if r["quantity"] in columns and r.get("teacher") is None:
+            groups.setdefault(r["group"], {})[r["quantity"]] = r
+    if columns:  # quantities of one group only are rows, as all others
+        groups = {g: mine for g, mine in groups.items() if len(mine) > 1 or name == "errors"}
+    rest = [r for r in found["rows"] if groups.get(r["group"], {}).get(r["quantity"]) is not r]
+    if groups:
+        out.append(_pivot(groups, columns, certificate))
+    if rest:
+        out.append(_rows(rest, certificate))
     pictures = "".join(figure(f) for f in found["figures"])
     return "".join(out) + (f'<div class="charts">{pictures}</div>' if pictures else "")
 
 
+def _absent(certificate):
+    """One table of what was not measured, and why."""
+    rows = [
+        [text(ALL[name].title), text(found["why"])]
+        for name, found in certificate["measurements"].items()
+        if found["state"] != "measured"
+    ]
+    if not rows:
+        return ""
+    return f'<h2 id="absent">Not measured</h2>{_table([("", "", True), ("", "", True)], rows)}'
+
+
+def _pivot(groups, columns, certificate):
+    """A row for each group: root mean square errors, their percentage of what the teacher has, mean absolute errors."""
+    has = lambda q, key: any(number(mine[q].get(key)) for mine in groups.values() if q in mine)
+    heads, rows = [("of", "", True), ("frames", "", True)], [[] for _ in groups]
+    for row, (group, mine) in zip(rows, groups.items()):
+        notes = dict.fromkeys(r["note"].removesuffix(" frames") for r in mine.values() if r.get("note"))
+        row += [_group(group), text("; ".join(notes))]
+    for q in columns:
+        heads.append((HEADS[q], QUANTITIES[q].unit, False))
+        heads += [("", "%", False)] if has(q, "scale") else []
+        heads += [("MAE", QUANTITIES[q].unit, False)] if has(q, "mae") else []
+        for row, mine in zip(rows, groups.values()):
+            r = mine.get(q, {})
+            v = number(r.get("value"))
+            row.append("" if not r else _value(r["value"], None if r.get("lacks") else r.get("error")))
+            if has(q, "scale"):
+                row.append(f"{100 * v / r['scale']:.2g}" if number(r.get("scale")) and v is not None else "")
+            if has(q, "mae"):
+                row.append(short(r["mae"]) if number(r.get("mae")) is not None else "")
+    said = {q: [_verdicts(certificate, mine[q]) if q in mine else "" for mine in groups.values()] for q in columns}
+    for k, row in enumerate(rows):
+        row.append(" ".join(f"{HEADS[q]}:&nbsp;{found[k]}" for q, found in said.items() if found[k]))
+    out = _table(_with([*heads, ("verdict", "", True)], rows), rows)
+    lacks = {}
+    for group, mine in groups.items():
+        for why in dict.fromkeys(r["lacks"] for r in mine.values() if r.get("lacks")):
+            lacks.setdefault(why, []).append(group)
+    for why, without in lacks.items():
+        out += f'<p class="lead">No interval for {text(", ".join(without))}: {text(why)}.</p>'
+    return out
+
+
 def _rows(rows, certificate):
-    body = []
-    for r in rows:
+    body, order = [], list(dict.fromkeys(r["quantity"] for r in rows))
+    for r in sorted(rows, key=lambda r: order.index(r["quantity"])):
         quantity = QUANTITIES[r["quantity"]]
-        value = _value(r["value"], r.get("error"))
+        value = _value(r["value"], r.get("error"), quantity.unit)
         if number(r.get("scale")) and number(r["value"]) is not None:
-            value += f" ({100 * r['value'] / r['scale']:.2g} %)"
+            value += f" ({100 * r['value'] / r['scale']:.2g}&nbsp;%)"
         other = _teacher(r)
         off = ""
         if number(r.get("teacher")) and number(r["value"]) is not None and quantity.kind == "near":
-            off = f"{100 * (r['value'] / r['teacher'] - 1):+.2f} %"
+            off = f"{100 * (r['value'] / r['teacher'] - 1):+.2g}&nbsp;%"
         note = (
             text(r.get("note") or "")
             if r["value"] is not None or not r.get("note")
             else f"not measured: {text(r['note'])}"
         )
-        cells = [text(quantity.meaning), text(r["group"]), value, text(quantity.unit), other, off, _published(r)]
+        cells = [text(quantity.meaning), _group(r["group"]), value, other, off, _published(r)]
         body.append([*cells, _verdicts(certificate, r), note])
-    heads = [("quantity", "", True), ("of", "", True), ("model", "", False), ("unit", "", True)]
-    heads += [("teacher", "", False), ("off", "", False), ("published", "", False), ("bar", "", True), ("", "", True)]
-    return _table(heads, body)
+    heads = [("quantity", "", True), ("of", "", True), ("model", "", False), ("teacher", "", False)]
+    heads += [("deviation", "", False), ("published", "", False), ("verdict", "", True), ("", "", True)]
+    return _table(_with(heads, body), _once(body))
 
 
 def _finite(values):
     return [v for v in values if number(v) is not None]
 
 
+def parity(f):
+    """The figure of the model's values against the teacher's, of one of their differences."""
+    curves = [{**c, "y": [x + y / 1000 for x, y in zip(c["x"], c["y"])]} for c in f["curves"]]
+    ends = [min(min(c["x"]) for c in curves), max(max(c["x"]) for c in curves)]
+    unit = f["x_label"].partition("(")[2]
+    title = f["title"].removeprefix("Error of ").capitalize()
+    more = {"title": f"{title}: model against teacher", "y_label": f"the model's ({unit}", "diagonal": ends}
+    return {**f, **more, "curves": curves}
+
+
 def figure(f):
-    """SVG of a figure: lines, dots or bars."""
+    """SVG of a figure: lines, dots or bars. Differences from the teacher (meV) with the parity plot before them."""
+    if f["kind"] == "dots" and f["y_label"].startswith("difference (meV") and "diagonal" not in f:
+        return _plot(parity(f)) + _plot(f)
+    return _plot(f)
+
+
+def _plot(f):
     if f["kind"] == "bars":
         return _bars(f)
     curves = [c for c in f["curves"] if _finite(c["y"])]
@@ -172,10 +281,14 @@ def figure(f):
         y_range = f.get("y_range") or charts.padded(ys, zero=f.get("zero", False))
     plot = charts.Plot(x_range, y_range, f["x_label"], f["y_label"], log_x=log, log_y=log, title=f["title"])
     plot.x_ticks = [(x, label) for x, label in f["ticks"]] if f.get("ticks") else None
-    for k, c in enumerate(curves):
-        _curve(plot, f, c, SIDES.get(c.get("label")) or f"c{c.get('side', k) % 8}")
+    css = [SIDES.get(c.get("label")) or f"c{c.get('side', k) % 8}" for k, c in enumerate(curves)]
+    pairs = "c1" in css and f["kind"] == "lines" and max(len(c["x"]) for c in curves) <= SMOOTH
+    for k in sorted(range(len(curves)), key=lambda k: css[k] != "c1"):  # the teacher's wide, the model's on it
+        _curve(plot, f, curves[k], f"{css[k]} under" if pairs and css[k] == "c1" else css[k])
     if f.get("bound"):
         plot.horizontal(*f["bound"])
+    if f.get("diagonal"):
+        plot.line(f["diagonal"], f["diagonal"], "c7")
     return plot.svg()
 
 
@@ -231,12 +344,17 @@ def _facts(certificate):
     span = lambda v, unit: f"{ends(v)} {unit}" if v else "not known"
     passed = sum(b["verdict"] == "PASS" for b in certificate["bars"])
     cells = [
-        (f"{passed} of {len(certificate['bars'])}", "bars met"),
+        (f"{passed} of {len(certificate['bars'])}", "criteria met"),
         (" ".join(domain["elements"]) or "not known", "elements, trained and held out"),
         (span(domain["temperature"], "K"), "temperatures, trained and held out"),
         (span(domain["density"], "g/cm³"), "densities, trained and held out"),
-        (certificate["context"]["hours_text"], "of computing"),
     ]
+    held_out = certificate["measurements"].get("errors", {"rows": []})["rows"]
+    for r in held_out:
+        if (r["quantity"], r["group"]) != ("forces", "all") or number(r["value"]) is None:
+            continue
+        share = f" ({100 * r['value'] / r['scale']:.2g}\u00a0%)" if number(r.get("scale")) else ""
+        cells.insert(1, (f"{short(r['value'])} meV/A{share}", "error of forces, held out"))
     inner = "".join(f"<div><b>{text(a)}</b><span>{text(b)}</span></div>" for a, b in cells)
     return f'<div class="facts">{inner}</div>'
 
@@ -284,7 +402,7 @@ def page(certificate):
     )
     if not certificate.get("kind"):
         banner += (
-            '<p class="banner">The bars are those of the recipe only, not those of a kind of material. '
+            '<p class="banner">The criteria are those of the recipe only, not those of a kind of material. '
             "They may leave out what your use needs.</p>"
         )
     if quick:
@@ -294,18 +412,20 @@ def page(certificate):
             "It shows that everything works, and certifies nothing.</p>"
         )
     sections = "".join(measurement(k, found, certificate) for k, found in certificate["measurements"].items())
-    nav = '<a href="#bars">Bars</a>' + "".join(
-        f'<a href="#{k}">{text(ALL[k].title)}</a>' for k in certificate["measurements"]
+    made = [k for k, found in certificate["measurements"].items() if found["state"] == "measured"]
+    nav = '<a href="#bars">Criteria</a>' + "".join(f'<a href="#{k}">{text(ALL[k].title)}</a>' for k in made)
+    table_of_bars = bars(certificate) if certificate["bars"] else "<p>The recipe has no criteria.</p>"
+    lead = (
+        "Errors are root mean squares. Intervals are of 95 %. "
+        "A criterion is undecided if it was not measured or the data are too short to say."
     )
-    table_of_bars = bars(certificate) if certificate["bars"] else "<p>The recipe has no bars.</p>"
-    lead = "Intervals are of 95 %. A bar is undecided if it was not measured or the data are too short to say."
     return (
         '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{text(title)}</title><style>{CSS}</style></head><body><main><header><h1>{text(title)}</h1>"
         f"<p>{text(certificate['teacher']['text'])} · {text(certificate['context']['cpu'])}</p></header>"
         f"<nav>{nav}<a href=#conditions>Conditions</a></nav>{banner}{_facts(certificate)}"
-        f'<h2 id="bars">Bars</h2><p>{text(lead)}</p>{table_of_bars}{sections}'
-        f"{_sources(certificate)}{_conditions(certificate)}"
+        f'<h2 id="bars">Criteria</h2><p>{text(lead)}</p>{table_of_bars}{sections}'
+        f"{_absent(certificate)}{_sources(certificate)}{_conditions(certificate)}"
         f"<footer>{text(certificate['context']['date'])} · mlff certify</footer></main></body></html>\n"
     )

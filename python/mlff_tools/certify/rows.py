@@ -159,7 +159,7 @@ def summary(judged, kind):
     if not judged:
         return "measured, no bars to compare with"
     count = lambda *verdicts: sum(b["verdict"] in verdicts for b in judged)
-    text = f"{count(PASS)} of {len(judged)} bars met"
+    text = f"{count(PASS)} of {len(judged)} criteria met"
     parts = [(count(FAIL), "missed"), (count(SHORT, NOT), "undecided")]
     parts.append((sum(b["looser"] is not None for b in judged), "loosened by the recipe"))
     text += "".join(f", {n} {word}" for n, word in parts if n)
