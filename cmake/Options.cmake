@@ -7,7 +7,7 @@ option(MLFF_BUILD_TESTS "Build the tests; needs Check." ${PROJECT_IS_TOP_LEVEL})
 option(MLFF_WARNINGS_AS_ERRORS "Treat compiler warnings as errors; for development and CI." OFF)
 set(MLFF_KERNELS_SIMD ON CACHE STRING
   "SIMD kernels, chosen at run time: ON (avx2 avx512 on x86-64, neon sve256 sve512 on aarch64), OFF, or a list of these names. The generic kernels are always built.")
-set(MLFF_CUDA "OFF" CACHE STRING "The GPU backend: AUTO (when nvcc is found), ON, or OFF (default).")
+set(MLFF_CUDA "AUTO" CACHE STRING "The GPU backend: AUTO (when nvcc of CUDA 12 or newer works), ON, or OFF.")
 set(MLFF_CUDA_ARCHITECTURES "80-real;90-real;90-virtual" CACHE STRING "GPUs to compile for, as CMAKE_CUDA_ARCHITECTURES; the last is PTX as well.")
 option(MLFF_CUDASIM "Compile the GPU backend for a simulated device in tests/cudasim instead; for tests." OFF)
 set(MLFF_SANITIZE "" CACHE STRING "Sanitizers to build with, as -fsanitize= takes them, e.g. address,undefined.")

@@ -137,7 +137,7 @@ build() {
   if [ ! -f "$2/build.ninja" ] || { [ $tests = ON ] && ! grep -qx 'MLFF_BUILD_TESTS:BOOL=ON' "$2/CMakeCache.txt"; }; then
     say "configuring $2"
     cmake -S "$ROOT" -B "$2" -G Ninja -DCMAKE_BUILD_TYPE=Release -DMLFF_PYTHON="$VENV/bin/python" \
-      -DMLFF_BUILD_TESTS=$tests -DMLFF_WARNINGS_AS_ERRORS=$tests \
+      -DMLFF_CUDA="${CUDA:-OFF}" -DMLFF_BUILD_TESTS=$tests -DMLFF_WARNINGS_AS_ERRORS=$tests \
       ${launcher:+-DCMAKE_C_COMPILER_LAUNCHER=$launcher -DCMAKE_CXX_COMPILER_LAUNCHER=$launcher} >"$2.log" 2>&1 ||
       { cat "$2.log" >&2; rm -f "$2.log"; die "cmake failed"; }
     grep -e '-- LAMMPS' "$2.log" || true
