@@ -13,7 +13,7 @@
 #   make bench         ratios of speed to other packages, interleaved on one core           (BENCH=arguments)
 #   make lint          style, static analysis, exported symbols
 #   make figures       lines of code, words per sentence, avoided words and names
-#   make build         plugin and the program mlff in $(BUILD)                                         (CUDA=ON: for GPUs as well)
+#   make build         plugin and the program mlff in $(BUILD)                              (CUDA=ON: for GPUs as well)
 #   make site          documentation as a site with search, in $(BUILD)/site
 #   make clean         remove $(BUILD)
 BUILD ?= build
