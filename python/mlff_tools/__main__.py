@@ -11,6 +11,7 @@ COMMANDS = {
     "distill": "train.distill",
     "examples": "examples",
     "label": "train.label",
+    "plot": "report.plot",
     "report": "report.page",
     "scaling": "bench.scaling",
     "selftest": "model.selftest",

@@ -6,8 +6,8 @@
 #include "mlff/mlff.h"
 #include "mlff/mlffprof.h"
 
-/* Exit status of a command. CLI_FAILED: a check or a run failed. CLI_WRONG: what was given cannot be used. CLI_HELP: help
- * was printed. */
+/* Exit status of a command. CLI_FAILED: a check or a run failed. CLI_WRONG: what was given cannot be used.
+ * CLI_HELP: help was printed. */
 enum { CLI_OK = 0, CLI_FAILED = 1, CLI_WRONG = 2, CLI_NO_GPU = 3, CLI_HELP = -1 };
 /* Most characters of a path. */
 enum { CLI_PATH = 4096 };

@@ -43,6 +43,7 @@ static const struct {
     {"bench", "run the benchmark suite (Python)"},
     {"scaling", "measure strong and weak scaling over ranks, and of replicas (Python)"},
     {"validate", "check energy conservation of a model in NVE runs (Python)"},
+    {"plot", "draw logs, dumps, reports and certificates as PNG, PDF or SVG (Python)"},
     {"report", "make an HTML page of reports (Python)"},
     {"distill", "train and certify a model from a recipe (Python)"},
     {"certify", "check a model against its teacher and the thresholds of a recipe (Python)"},
@@ -61,7 +62,7 @@ static void print_usage(FILE *out)
       out,
       "\n  mlff COMMAND --help     options of a command\n  mlff --version          version\n"
       "  eval \"$(mlff --completion)\"      Tab completion of commands, options and models (bash, zsh)\n\n"
-      "Exit status: 0 success; 1 a check or a run failed; 2 wrong usage or input; 3 undecided, or no usable GPU (check).\n");
+      "Exit status: 0 success; 1 a check or a run failed; 2 wrong usage or input; 3 undecided, or no usable GPU.\n");
 }
 
 /* For bash, and zsh with bashcompinit. Words are read from --help. */

@@ -44,12 +44,7 @@ def _value(value, error, unit=""):
     unit = f"&nbsp;{text(unit)}" if unit else ""
     if not number(error):
         return f"{short(value)}{unit}"
-    rounded = float(f"{error:.2g}")
-    digits = 1 - math.floor(math.log10(rounded))  # decimals of an error of two digits
-    shown = [short(value), short(rounded)]
-    if digits <= 5:
-        shown = [f"{round(v, digits):.{max(0, digits)}f}" for v in (value, rounded)]
-    return f"{shown[0]}&nbsp;&plusmn;&nbsp;{shown[1]}{unit}"
+    return f"{'&nbsp;&plusmn;&nbsp;'.join(charts.with_error(value, error))}{unit}"
 
 
 def _group(name):

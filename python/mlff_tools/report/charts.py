@@ -24,6 +24,15 @@ def short(value):
     return f"{value:.3g}"
 
 
+def with_error(value, error):
+    """Texts of a number and of half of its interval, which has two digits and decides the decimals of both."""
+    error = float(f"{error:.2g}")
+    digits = 1 - math.floor(math.log10(error)) if error else 99
+    if digits > 5:
+        return short(value), short(error)
+    return tuple(f"{round(v, digits):.{max(0, digits)}f}" for v in (value, error))
+
+
 def linear_ticks(low, high, wanted=5):
     """Round numbers between low and high, at distances of 1, 2 or 5 times a power of ten."""
     if not high > low:

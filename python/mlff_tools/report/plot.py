@@ -1,0 +1,357 @@
+"""mlff plot: pictures of runs: logs and dumps of LAMMPS, reports, certificates.
+
+    mlff plot log.lammps                    energy, temperature, pressure, density with 95 % intervals: log.lammps.png
+    mlff plot log.a log.b -o both.pdf       curves of both in the same panels
+    mlff plot dump.water --elements O H     radial distribution functions, mean square displacement
+    mlff plot report.json                   time per step, memory, energy, of fix mlffprof
+    mlff plot copper-m.json --figure phonons pictures of a certificate whose titles have this word
+    mlff plot log.lammps -o run.npz         the numbers of the curves
+
+The end of the file name decides: .png, .pdf, .svg, or .npz for the numbers. Means are over what is after --from; their
+intervals are of 95 %, from means of blocks. Needs matplotlib: pip install mlff[plot].
+"""
+
+import argparse
+import importlib
+import json
+import math
+import os
+
+import numpy as np
+
+from ..bench import profiles
+from ..certify import correlations
+from ..command_line import above_zero, number, one_line
+from ..ensemble import statistics
+from ..model.files import write_bytes, write_npz
+from ..model.modelfile import ModelError
+from . import runs
+from .charts import short, with_error
+
+# Column of thermo output: title, unit by `units`, whether the first value is taken off (a conserved quantity)
+ENERGY = {"metal": "eV", "real": "kcal/mol"}
+PRESSURE = {"metal": "bar", "real": "atm"}
+THERMO = {
+    "Temp": ("Temperature", {"metal": "K", "real": "K"}, False),
+    "PotEng": ("Potential energy", ENERGY, False),
+    "TotEng": ("Total energy", ENERGY, True),
+    "Econserve": ("Conserved quantity", ENERGY, True),
+    "Press": ("Pressure", PRESSURE, False),
+    "Volume": ("Volume", {"metal": "A^3", "real": "A^3"}, False),
+    "Density": ("Density", {"metal": "g/cm^3", "real": "g/cm^3"}, False),
+}
+FREE, LINEAR = 5.0, 0.2  # A^2 beyond which an atom has left its cage; of the exponent of a diffusive displacement
+FORMATS = (".png", ".pdf", ".svg", ".npz")
+COLORS = ("#1f6f8b", "#b2541a", "#6a7f2b", "#7a4fa0", "#a8324f", "#2f6b5e", "#94761c", "#8b8f94")
+
+
+def _pair(found, unit):
+    return " $\\pm$ ".join(with_error(found.value, found.error)) + (f" {unit}" if unit else "")
+
+
+def _mean(values, unit):
+    """A mean and its interval in words."""
+    found = statistics.mean(values)
+    if not math.isfinite(found.value):
+        return "no value"
+    if not found.enough or not math.isfinite(found.error):
+        return f"{short(found.value)} {unit}, too short for an interval".replace(" ,", ",")
+    return _pair(found, unit)
+
+
+def _curve(label, x, y, of="", **more):
+    """of: the file, where the label says more."""
+    return {"label": label, "of": of, "x": np.asarray(x, float).tolist(), "y": np.asarray(y, float).tolist(), **more}
+
+
+def _panel(title, x_label, y_label, curves, **more):
+    return {"kind": "lines", "title": title, "x_label": x_label, "y_label": y_label, "curves": curves, **more}
+
+
+def of_log(path, label, begin):
+    """Panels of a log."""
+    log = runs.read_log(path)
+    x = log.columns["Step"] if log.time is None else log.time
+    used = x >= x[0] + begin
+    if used.sum() < 2:
+        raise ModelError(f"{path}: less than two rows lie after --from {begin:g}: the run has {x[-1] - x[0]:g}")
+    out = []
+    for name, (title, units, is_conserved) in THERMO.items():
+        if name not in log.columns:
+            continue
+        y, unit = log.columns[name], units.get(log.units, "")
+        if is_conserved:
+            y, words = y - y[used][0], ""
+            if log.time is not None:
+                found = statistics.drift(x[used], y[used])
+                words = f"{short(found.value)} {unit}/ps"
+                if math.isfinite(found.error):
+                    words = _pair(found, f"{unit}/ps")
+            kind = "drift" if name == "Econserve" else "slope"  # which a thermostat gives the total energy as well
+            title, words = f"{title} - begin", f"{kind} {words}" if words else ""
+        else:
+            words = _mean(y[used], unit)
+        text = ": ".join(w for w in (label, words) if w)
+        unit = f" ({unit})" if unit else ""
+        more = {"begin": float(x[0] + begin)} if begin else {}
+        axis = "step" if log.time is None else "time (ps)"
+        out.append(_panel(title, axis, title.split(" - ")[0] + unit, [_curve(text, x, y, label)], **more))
+    if not out:
+        raise ModelError(f"{path}: none of the columns {', '.join(THERMO)}: add them by thermo_style custom")
+    return out
+
+
+def is_diffusive(lags, square):
+    """Whether a mean square displacement grows linearly, beyond the cage of an atom, in its second half."""
+    late = lags >= lags[-1] / 2
+    if late.sum() < 3 or not square[-1] >= FREE:
+        return False
+    exponent = np.polyfit(np.log(lags[late]), np.log(square[late]), 1)[0]
+    return abs(exponent - 1) <= LINEAR
+
+
+def of_trajectory(t, label, begin, pairs, path):
+    """Panels of radial distributions and mean square displacements."""
+    if t.time is not None:
+        used = t.time >= t.time[0] + begin
+        t = runs.dataclasses.replace(t, positions=t.positions[used], cells=t.cells[used], time=t.time[used])
+    if len(t.positions) < 2:
+        raise ModelError(f"{path}: one frame is no trajectory: two or more are needed after --from")
+    blocks = min(correlations.BLOCKS, len(t.positions))
+    found, r = correlations.rdf(t.positions, t.cells, t.elements, blocks)
+    wanted = pairs or list(found)
+    out = []
+    for pair in wanted:
+        name = pair if pair in found else "-".join(reversed(pair.split("-", 1)))
+        if name not in found:
+            raise ModelError(f"{path}: has no pair {pair}; there are: {', '.join(found)}")
+        g = found[name]
+        mean = g.mean(0)
+        error = statistics.student(blocks - 1) * g.std(0, ddof=1) / math.sqrt(blocks) if blocks > 2 else 0 * mean
+        curve = _curve(label, r, mean, low=(mean - error).tolist(), high=(mean + error).tolist())
+        out.append(_panel(f"{name}: radial distribution", "r (A)", "g(r)", [curve]))
+    steps = np.diff(t.time) if t.time is not None else []
+    if len(steps) > 2 and np.ptp(steps) < 1e-6 * max(steps):
+        for e in dict.fromkeys(t.elements):
+            mask = np.array([x == e for x in t.elements])
+            d, lags, square = correlations.diffusion(t.positions, float(steps[0]), masks=mask)
+            words = "too short for a diffusion coefficient"
+            if len(d) >= 4 and is_diffusive(lags, square):  # A^2/ps are 1e-8 m2/s
+                value = statistics.of_blocks(10 * d)
+                words = f"D = {_pair(value, '1e-9 m$^2$/s')}"
+            text = ": ".join(w for w in (label, words) if w)
+            out.append(
+                _panel(
+                    f"{e}: mean square displacement", "time (ps)", "MSD (A$^2$)", [_curve(text, lags, square, label)]
+                )
+            )
+    return out
+
+
+def of_report(report, label):
+    """Panels of a report of fix mlffprof."""
+    values, stride = report["latencies_ms"], report.get("latencies_stride") or 1
+    series = [math.nan if v is None else v for v in values]
+    words = f"median {short(report['median_latency_ms'])} ms" if report.get("median_latency_ms") else ""
+    text = ": ".join(w for w in (label, words) if w)
+    out = []
+    if values:
+        steps = stride * np.arange(len(series))
+        out.append(_panel("Time per step", "step after warm-up", "time (ms)", [_curve(text, steps, series, label)]))
+    memory = (report.get("memory") or {}).get("series") or {}
+    for kind in ("host", "device"):
+        y = memory.get(f"{kind}_bytes")
+        if y:
+            grown = (np.array(y, float) - y[0]) / 1e6
+            curve = _curve(label, memory["step"], grown)
+            out.append(_panel(f"Memory of the {kind} - first sample", "step", "memory (MB)", [curve]))
+    energy = report.get("energy") or {}
+    series = energy.get("series") or {}
+    unit = ENERGY.get(energy.get("units"), "")
+    for key in ("conserved", "total", "potential", "temperature"):
+        y = series.get(key)
+        if y and any(v is not None for v in y):
+            y = np.array([math.nan if v is None else v for v in y], float)
+            y = y if key == "temperature" else y - y[0]
+            what = key.capitalize() + ("" if key == "temperature" else " energy - begin")
+            unit_of = "K" if key == "temperature" else unit
+            out.append(_panel(what, "time (ps)", f"{key} ({unit_of})", [_curve(label, series["time_ps"], y)]))
+    if not out:
+        raise ModelError(f"{label}: the report has no series to plot")
+    return out
+
+
+def of_certificate(certificate, words):
+    """Figures of a certificate; words: of their titles."""
+    out = [f for m in certificate["measurements"].values() for f in m["figures"]]
+    chosen = [f for f in out if not words or any(w.lower() in f["title"].lower() for w in words)]
+    if not chosen:
+        raise ModelError(f"no figure has these words in its title; there are: {'; '.join(f['title'] for f in out)}")
+    return chosen
+
+
+def panels(path, label, args):
+    """Panels of a file, by what is in it."""
+    with open(path, encoding="utf-8", errors="replace") as f:
+        begin = f.read(4096)
+    if begin.lstrip().startswith("{"):
+        try:
+            with open(path, encoding="utf-8") as f:
+                value = json.load(f)
+        except ValueError as e:
+            raise ModelError(f"{path}: is no JSON: {e}") from e
+        if isinstance(value, dict) and "measurements" in value:
+            return of_certificate(value, args.figure)
+        try:
+            return of_report(profiles.read(path), label)
+        except profiles.ProfileError as e:
+            raise ModelError(str(e)) from e
+    if begin.startswith("ITEM: "):
+        found = runs.read_dump(path, args.timestep, args.elements)
+        return of_trajectory(found, label, args.begin, args.pair, path)
+    if "Lattice=" in begin.split("\n", 2)[1] if begin.count("\n") > 1 else False:
+        return of_trajectory(runs.read_xyz(path, args.timestep), label, args.begin, args.pair, path)
+    return of_log(path, label, args.begin)
+
+
+def merged(groups):
+    """Panels of several files: curves of the same title are in one."""
+    out = {}
+    for group in groups:
+        for panel in group:
+            key = (panel["title"], panel.get("x_label"), panel.get("y_label"))
+            if key in out and "curves" in panel:
+                out[key]["curves"] = out[key]["curves"] + panel["curves"]
+            else:
+                out.setdefault(key, dict(panel))
+    return list(out.values())
+
+
+def _draw(axes, panel):
+    """One panel on matplotlib axes."""
+    axes.set_title(panel["title"], fontsize=9, loc="left")
+    if panel["kind"] == "bars":
+        rows = [b for b in panel["bars"] if b[1] is not None][::-1]
+        errors = [b[2] or 0.0 for b in rows]
+        axes.barh([b[0] for b in rows], [b[1] for b in rows], xerr=errors if any(errors) else None, color=COLORS[0])
+        axes.tick_params(axis="y", labelsize=min(6.0, 130 / len(rows)))
+        axes.set_xlabel(panel["y_label"])
+        return
+    names = [c.get("label") for c in panel["curves"]]
+    of_teacher = "teacher" in names and "model" in names
+    shown = set()
+    for k, c in enumerate(panel["curves"]):
+        side = c.get("side", k)
+        color = {"model": COLORS[0], "teacher": COLORS[1]}.get(c.get("label"), COLORS[side % len(COLORS)])
+        x, y = ([math.nan if v is None else v for v in c[key]] for key in ("x", "y"))
+        label = c.get("label") if c.get("label") not in shown else None
+        shown.add(c.get("label"))
+        if panel["kind"] == "dots":
+            axes.plot(x, y, ".", ms=2.5, color=color, label=label)
+            continue
+        wide = of_teacher and color == COLORS[1] and len(x) <= 150
+        axes.plot(x, y, lw=3.5 if wide else 1.0, alpha=0.45 if wide else 1.0, zorder=1 if wide else 2, color=color)
+        axes.plot([], [], lw=2, color=color, label=label)
+        if c.get("low"):
+            low, high = ([math.nan if v is None else v for v in c[key]] for key in ("low", "high"))
+            axes.fill_between(x, low, high, color=color, alpha=0.2, lw=0)
+    if panel.get("bound"):
+        axes.axhline(panel["bound"][0], color="0.4", lw=0.8, ls="--")
+    if panel.get("begin"):
+        axes.axvspan(min(panel["curves"][0]["x"]), panel["begin"], color="0.5", alpha=0.12, lw=0)
+    if panel.get("log"):
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+    if panel.get("ticks"):
+        axes.set_xticks([x for x, _ in panel["ticks"]], [label for _, label in panel["ticks"]])
+    if panel.get("y_range"):
+        axes.set_ylim(panel["y_range"])
+    axes.set_xlabel(panel["x_label"])
+    axes.set_ylabel(panel["y_label"])
+    if any(names):
+        axes.legend(fontsize=6.5, frameon=False)
+
+
+def _matplotlib():
+    try:
+        matplotlib = importlib.import_module("matplotlib")
+    except ImportError as e:
+        raise ModelError("mlff plot needs matplotlib: pip install matplotlib; -o NAME.npz needs none") from e
+    matplotlib.use("Agg")
+    return importlib.import_module("matplotlib.figure").Figure, matplotlib.rc_context
+
+
+def draw(found, path, width=3.4, height=2.5):
+    """Writes the picture: panels of width x height inches, two in a row."""
+    figure_class, context = _matplotlib()
+    columns = min(2, len(found))
+    rows = -(-len(found) // columns)
+    with context({"font.size": 8, "axes.spines.top": False, "axes.spines.right": False, "svg.hashsalt": "mlff"}):
+        figure = figure_class(figsize=(width * columns, height * rows), layout="constrained")
+        for k, panel in enumerate(found):
+            _draw(figure.add_subplot(rows, columns, k + 1), panel)
+        temporary = f"{path}.tmp{os.path.splitext(path)[1]}"
+        try:
+            figure.savefig(temporary, dpi=200)
+            with open(temporary, "rb") as f:
+                write_bytes(path, f.read())
+        finally:
+            if os.path.exists(temporary):
+                os.remove(temporary)
+
+
+def numbers_of(found):
+    """{name: array} of all curves: `TITLE | FILE | x` and `y`, `low`, `high`; without FILE where there is one, with the
+    name of the curve in figures of certificates."""
+    out = {}
+    for panel in found:
+        if panel["kind"] == "bars":
+            rows = [b for b in panel["bars"] if b[1] is not None]
+            out[f"{panel['title']} | names"] = np.array([str(b[0]) for b in rows])
+            out[f"{panel['title']} | values"] = np.array([b[1] for b in rows], float)
+            continue
+        for k, c in enumerate(panel["curves"]):
+            who = c["of"] if "of" in c else c.get("label") or k  # several curves of a band structure have no name
+            name = lambda *words: " | ".join(str(w) for w in words if w != "")
+            who = who if name(panel["title"], who, "x") not in out else name(who, k)
+            for key in ("x", "y", "low", "high"):
+                if c.get(key) is not None:
+                    values = np.array([math.nan if v is None else v for v in c[key]], float)
+                    out[name(panel["title"], who, key)] = values
+    return out
+
+
+def parser():
+    p = argparse.ArgumentParser(
+        prog="mlff plot", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = p.add_argument
+    add("files", nargs="+", metavar="FILE", help="log or dump of LAMMPS, extended XYZ, report or certificate (JSON)")
+    add("-o", "--out", metavar="NAME", help="picture .png, .pdf or .svg, or numbers .npz (default: FILE.png)")
+    add("--from", dest="begin", type=number(0, 1e12, "a time from 0"), default=0.0, metavar="PS")
+    p._option_string_actions["--from"].help = "leave out so many ps (steps, if the time is not known) at the begin"
+    add("--timestep", type=above_zero, metavar="PS", help="of a step of a dump, or between frames of extended XYZ")
+    add("--elements", nargs="+", metavar="E", help="of the types 1, 2, ... of a dump without the column element")
+    add("--pair", action="append", metavar="A-B", help="only this radial distribution; may be repeated")
+    add("--figure", action="append", metavar="WORDS", help="only figures of a certificate with this in their title")
+    return p
+
+
+@one_line("mlff plot")
+def main(argv=None):
+    args = parser().parse_args(argv)
+    out = args.out or f"{os.path.basename(args.files[0])}.png"
+    if os.path.splitext(out)[1] not in FORMATS:
+        raise ModelError(f"{out}: the end of the name must be one of {', '.join(FORMATS)}")
+    if not 0 < len(set(map(os.path.realpath, args.files))) == len(args.files):
+        raise ModelError("the same file is given twice")
+    labels = [os.path.basename(f) for f in args.files] if len(args.files) > 1 else [""]
+    if len(set(labels)) < len(labels):
+        labels = args.files
+    found = merged([panels(path, label, args) for path, label in zip(args.files, labels)])
+    if out.endswith(".npz"):
+        write_npz(out, **numbers_of(found))
+    else:
+        draw(found, out)
+    print(f"{out}: {len(found)} panels: " + "; ".join(panel["title"] for panel in found))
+    return 0
