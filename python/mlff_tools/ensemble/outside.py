@@ -3,6 +3,7 @@
 import contextlib
 import importlib
 import io
+import logging
 import math
 
 import numpy as np
@@ -19,6 +20,7 @@ class NotThere(ModelError):
 
 
 def package():
+    logging.getLogger("pymbar").setLevel(logging.ERROR)  # it warns on import of what nobody here asked for
     try:
         return importlib.import_module(PACKAGE)
     except ImportError as e:
