@@ -9,7 +9,8 @@
 #   examples/ci/gate.sh MODEL.yaml --store FOLDER            stores them (commit the folder)
 #
 # REFERENCE is the model that must stay beaten: the teacher, or last release's model. Its runs are interleaved with MODEL's in the
-# same job, so the rules of same-run.yaml do not depend on the machine. Exit code: 0 passed, 1 a rule was broken, 2 could not run.
+# same job, so the rules of same-run.yaml do not depend on the machine. Timed is NVT of the small systems that the model runs; counted
+# are NVE, NVT and NPT on one and two ranks. Exit code: 0 passed, 1 a rule was broken, 2 could not run.
 # MLFF: the program mlff (default: on PATH). BENCH: more arguments of mlff bench. OUT: folder for results (default gate-results).
 set -eu
 
@@ -19,15 +20,25 @@ OUT=${OUT:-gate-results}
 
 die() { printf 'gate: %s\n' "$*" >&2; exit 2; }
 
-# bench ARGUMENTS...: the cases of this recipe. shellcheck: BENCH is meant to be split into words.
+# bench PATTERN ARGUMENTS...: the cases of the pattern. shellcheck: BENCH is meant to be split into words.
 bench() {
   # shellcheck disable=SC2086
-  "$MLFF" bench 'water-small-nvt*' --model "$MODEL" --repeats 3 --out "$OUT" --fresh "$@" ${BENCH:-} || die "the benchmark did not run"
+  "$MLFF" bench "$@" --model "$MODEL" --out "$OUT" --fresh ${BENCH:-} || die "the benchmark did not run"
 }
 
-# count: the same cases on one and two ranks, once: their work is counted, not timed
+# systems: what the model runs in the suite
+systems() {
+  "$MLFF" bench "*-small-nvt-$(name "$MODEL")" --model "$MODEL" --list | sed 's/-small-nvt-.*//'
+}
+
+# measure [PATTERN...] ARGUMENTS...: NVT of the small systems, three times
+measure() {
+  bench "*-small-nvt*-$(name "$MODEL")*" "$@" --repeats 3
+}
+
+# count: all ensembles on one and two ranks, once: their work is counted, not timed
 count() {
-  bench --ranks 1,2 --repeats 1 --steps 40 --equilibrate 5 --count
+  bench "*-small-*-$(name "$MODEL")" --ranks 1,2 --repeats 1 --steps 40 --equilibrate 5 --count
 }
 
 # gate RULES A B: holds the change from A to B against the rules
@@ -87,7 +98,7 @@ esac
 failed=0
 case $2 in
   --store)
-    bench
+    measure
     mkdir -p "$3" && cp "$OUT"/cases/*.json "$3"/
     printf 'stored in %s; commit it\n' "$3"
     ;;
@@ -98,7 +109,7 @@ case $2 in
     ;;
   --baseline)
     ls "$3"/*.json >/dev/null 2>&1 || die "$3 holds no reports: make them with --store"
-    bench
+    measure
     stored "$HERE/baseline.yaml" "$3" "$OUT/cases"
     ;;
   --work)
@@ -109,13 +120,14 @@ case $2 in
   --previous)
     [ -e "$3" ] || die "there is no build $3"
     [ -f "$4" ] || die "there is no model file $4"
-    bench --against "$3" --reference "$4"
+    measure --against "$3" --reference "$4"
     for new in "$OUT"/cases/*-A.json; do gate "$HERE/previous.yaml" "${new%-A.json}-B.json" "$new"; done
     slower
     ;;
   *)
     [ -f "$2" ] || die "there is no model file $2"
-    bench --model "$2" --reference "$2"
+    # shellcheck disable=SC2046
+    measure $(systems | sed "s/\$/-small-nvt*-$(name "$2")/") --model "$2" --reference "$2"
     for new in "$OUT"/cases/*-"$(name "$MODEL")".json; do
       gate "$HERE/same-run.yaml" "${new%"$(name "$MODEL")".json}$(name "$2").json" "$new"
     done

@@ -27,7 +27,17 @@ MLFF = os.environ.get("MLFF", os.path.join(BUILD, "mlff"))
 CI, DECKS = os.path.join(ROOT, "examples", "ci"), os.path.join(ROOT, "benchmarks", "decks")
 COUNTS = os.path.join(CI, "counts", "avx2")  # what valgrind runs on processors with AVX2
 STUDENT = os.path.join(ROOT, "models", "water-xs.yaml")
-NAMES = {1: "water-small-nvt-water_xs", 2: "water-small-nvt-r2-water_xs"}
+# system -> shipped models whose work in it is stored
+COUNTED = {
+    "water": ("water-xs", "water-s", "water-mbpol-xs"),
+    "benzene": ("organics-s",),
+    "silicon": ("silicon-m",),
+    "gaas": ("gaas-r2scan-m", "tensornet-matpes-r2scan"),
+    "nacl": ("tensornet-local-matpes-pbe",),
+    "aluminium": ("aluminium-m",),
+    "copper": ("copper-m", "nequix-oam-1-pft"),
+    "iron": ("iron-m",),
+}
 TIMED = ["--steps", "300", "--equilibrate", "50", "--every", "50"]
 LISTS = ("neigh_modify every 1 delay 0 check yes", "neigh_modify every 1 delay 0 check no")
 WHIRL = (
@@ -40,7 +50,8 @@ WHIRL = (
 @dataclasses.dataclass(frozen=True)
 class Plant:
     """`how`: what is run. plain and ranks: allocations, messages and lists on one and two ranks; instructions: in
-    valgrind; timed: a benchmark. `deck`: a text of in.bench and what replaces it. `scale`: factor on all forces."""
+    valgrind; timed: a benchmark. `deck`: a text of in.bench and what replaces it. `scale`: factor on all forces.
+    `model` of models/ in `system` and `protocol`: of counted work."""
 
     name: str
     how: str
@@ -49,6 +60,15 @@ class Plant:
     environment: tuple = ()
     deck: tuple = ()
     scale: float = 1.0
+    model: str = "water-xs"
+    system: str = "water"
+    protocol: str = "nvt"
+
+    @property
+    def case(self):
+        """Name of its case in the suite and of its stored counts."""
+        ranks = "-r2" if self.how == "ranks" else ""
+        return f"{self.system}-small-{self.protocol}{ranks}-{cases.clean(self.model)}"
 
     @property
     def rules(self):
@@ -113,10 +133,10 @@ def planted(plant, folder):
 
 def counted(plant, folder):
     """(the stored report, one with what was counted now of the kinds that the plant asks for)."""
-    ranks = 2 if plant.how == "ranks" else 1
-    stored = os.path.join(COUNTS, f"{NAMES[ranks]}.json")
+    stored = os.path.join(COUNTS, f"{plant.case}.json")
     with planted(plant, folder) as words:
-        args = suite.parser().parse_args(["water-small-nvt*", "--model", STUDENT, "--ranks", str(ranks), *words])
+        ranks = ["--ranks", "2"] if plant.how == "ranks" else []
+        args = suite.parser().parse_args([plant.case.replace("-r2", ""), "--model", plant.model, *ranks, *words])
         suite.check(args)
         (case,) = cases.chosen(args)
         counter = work.Counter(args, folder, suite.command)

@@ -14,7 +14,6 @@ from mlff_tools.model.lammps import LammpsError, find_lmp
 
 SLOW = ("an extra copy of 800 kB", "no memory shared by ranks", "ghosts farther than needed")
 QUICK = [plant for plant in planted.PLANTS if plant.name not in SLOW]
-INSTRUCTIONS = pytest.param("instructions", marks=nightly.only)  # valgrind takes minutes to count them
 COMPILER = "12.2.0"  # with which examples/ci/counts was stored
 
 
@@ -41,20 +40,52 @@ def test_caught(plant):
     assert plant.metric in found, f"{plant.metric} does not catch {plant.name}; broken: {found}"
 
 
-@pytest.mark.parametrize("how", ["plain", "ranks", INSTRUCTIONS])
-def test_this_build(how):
-    """The gate of this project: a step of the shipped student does no more work than examples/ci/counts says. What
-    needs more renews it: examples/ci/gate.sh models/water-xs.yaml --store-work examples/ci/counts."""
-    needs(how)
-    stored = profiles.read(os.path.join(planted.COUNTS, f"{planted.NAMES[1]}.json"))
+CASES = [(system, model) for system, models in planted.COUNTED.items() for model in models]
+SHORT = ("water-xs", "nvt")  # of make test
+
+
+def counted_here(plant):
+    """Skips where counts differ for another reason than a change of mlff."""
+    needs(plant.how)
+    stored = profiles.read(os.path.join(planted.COUNTS, f"{plant.case}.json"))
     help_text = subprocess.run([find_lmp(), "-help"], capture_output=True, text=True, check=False).stdout
     if stored["context"]["lammps"] not in help_text:
         pytest.skip(f"examples/ci/counts was stored with LAMMPS {stored['context']['lammps']}")
     version = subprocess.run(["cc", "-dumpfullversion"], capture_output=True, text=True, check=False).stdout.strip()
-    if how == "instructions" and version != COMPILER:
+    if plant.how == "instructions" and version != COMPILER:
         pytest.skip(f"examples/ci/counts was stored with gcc {COMPILER}, here is {version}")
-    found = planted.catch(planted.Plant("nothing", how, ""))
+    return planted.catch(plant)
+
+
+@pytest.mark.parametrize("how", ["plain", "ranks", "instructions"])
+@pytest.mark.parametrize("protocol", ["nve", "nvt", "npt"])
+@pytest.mark.parametrize("system, model", CASES)
+def test_this_build(system, model, protocol, how):
+    """The gate of this project: a step of a shipped model does no more work than examples/ci/counts says. What needs
+    more renews it: examples/ci/gate.sh models/NAME.yaml --store-work examples/ci/counts."""
+    if not nightly.NIGHTLY and ((model, protocol) != SHORT or how == "instructions"):
+        pytest.skip(nightly.REASON)
+    found = counted_here(planted.Plant("nothing", how, "", model=model, system=system, protocol=protocol))
     assert not found, f"a step does more work than was stored: {found}"
+
+
+@nightly.only
+@pytest.mark.parametrize("protocol", ["nve", "npt"])
+@pytest.mark.parametrize("system, model", CASES)
+def test_slower_steps_are_caught(system, model, protocol):
+    """Scalar kernels on one rank and more ghost atoms on two, with each shipped model."""
+    for how, metric, words in (
+        ("instructions", "instructions_per_atom", planted.GENERIC),
+        ("ranks", "message_bytes_per_step", ("--var", "ghosts=12")),
+    ):
+        plant = planted.Plant(metric, how, metric, words, model=model, system=system, protocol=protocol)
+        assert metric in counted_here(plant), plant
+
+
+def test_every_shipped_model_is_counted():
+    shipped = {name.removesuffix(".yaml") for name in os.listdir(planted.cases.MODELS) if name.endswith(".yaml")}
+    others = {"targets", *(f"water-benzene-{role}" for role in ("student", "teacher", "ensemble"))}  # and examples
+    assert {model for _, model in CASES} == shipped - others
 
 
 def test_self_test_refuses_wrong_forces(tmp_path):
