@@ -200,6 +200,18 @@ def test_certificates(tmp_path, monkeypatch):
     assert np.array_equal(found["Cu: phonons | model | y"], np.array(figure["curves"][0]["y"], float), equal_nan=True)
 
 
+def test_tables(tmp_path, monkeypatch, capsys):
+    """Columns over the time, as mlff validate writes them; a missing value is a gap."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data.csv").write_text("step,time (ps),temperature (K)\n0,0,300\n10,0.01,\n20,0.02,310\n")
+    assert run("data.csv", "-o", "x.npz") == 0
+    found = np.load("x.npz")
+    assert found.files == ["temperature (K) | x", "temperature (K) | y"]
+    assert np.array_equal(found["temperature (K) | y"], [300, np.nan, 310], equal_nan=True)
+    (tmp_path / "data.csv").write_text("a,b\n1,2\n1,2,3\n")
+    assert run("data.csv") == 2 and "data.csv: " in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     "words, error",
     [

@@ -5,6 +5,7 @@
     mlff plot dump.water --elements O H     radial distribution functions, mean square displacement
     mlff plot report.json                   time per step, memory, energy, of fix mlffprof
     mlff plot copper-m.json --figure phonons pictures of a certificate whose titles have this word
+    mlff plot validation/data.csv           columns of a table, as of mlff validate or of a training
     mlff plot log.lammps -o run.npz         the numbers of the curves
 
 The end of the file name decides: .png, .pdf, .svg, or .npz for the numbers. Means are over what is after --from; their
@@ -181,6 +182,22 @@ def of_report(report, label):
     return out
 
 
+def of_table(path, label):
+    """Panels of a CSV file, as of mlff validate and of a training: columns over the time, or the first column."""
+    with open(path, encoding="utf-8", errors="replace") as f:
+        head, *lines = f.read().splitlines()
+    names = [name.strip() for name in head.split(",")]
+    try:
+        rows = np.array([[float(w) if w else math.nan for w in line.split(",")] for line in lines if line])
+    except ValueError as e:
+        raise ModelError(f"{path}: is no table of numbers: {e}") from e
+    if rows.ndim != 2 or rows.shape[1] != len(names) or len(names) < 2:
+        raise ModelError(f"{path}: its rows do not have the {len(names)} columns of the first line")
+    x = next((k for k, name in enumerate(names) if name.startswith("time")), 0)
+    ys = [k for k in range(len(names)) if k != x and not (names[0] == "step" and k == 0)]
+    return [_panel(names[k], names[x], names[k], [_curve(label, rows[:, x], rows[:, k])]) for k in ys]
+
+
 def of_certificate(certificate, words):
     """Figures of a certificate; words: of their titles."""
     out = [f for m in certificate["measurements"].values() for f in m["figures"]]
@@ -206,6 +223,8 @@ def panels(path, label, args):
             return of_report(profiles.read(path), label)
         except profiles.ProfileError as e:
             raise ModelError(str(e)) from e
+    if path.endswith(".csv"):
+        return of_table(path, label)
     if begin.startswith("ITEM: "):
         found = runs.read_dump(path, args.timestep, args.elements)
         return of_trajectory(found, label, args.begin, args.pair, path)
@@ -326,7 +345,12 @@ def parser():
         prog="mlff plot", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = p.add_argument
-    add("files", nargs="+", metavar="FILE", help="log or dump of LAMMPS, extended XYZ, report or certificate (JSON)")
+    add(
+        "files",
+        nargs="+",
+        metavar="FILE",
+        help="log or dump of LAMMPS, extended XYZ, report or certificate (JSON), CSV",
+    )
     add("-o", "--out", metavar="NAME", help="picture .png, .pdf or .svg, or numbers .npz (default: FILE.png)")
     add("--from", dest="begin", type=number(0, 1e12, "a time from 0"), default=0.0, metavar="PS")
     p._option_string_actions["--from"].help = "leave out so many ps (steps, if the time is not known) at the begin"
