@@ -17,7 +17,11 @@ with open(os.path.join(ROOT, "CMakeLists.txt"), encoding="utf-8") as _f:
 project = "mlff"
 author = "the mlff authors"
 copyright = "the mlff authors, MIT licence"
-extensions = ["myst_parser", "sphinx_external_toc", "sphinx_copybutton"]
+extensions = ["myst_parser", "sphinx_external_toc", "sphinx_copybutton", "sphinx.ext.autodoc"]
+autodoc_typehints = "signature"
+autodoc_member_order = "bysource"
+autodoc_class_signature = "mixed"
+python_use_unqualified_type_names = True
 root_doc = "README"
 include_patterns = [
     "*.md",
@@ -67,7 +71,29 @@ def write_certificates(app, exception):
             f.write(page.page(found))
 
 
+def as_rst(*arguments):
+    """Docstrings as they stand in the source, in reStructuredText: `name: text` is a field, indented lines are code."""
+    out, in_field, in_code, lines = [], False, False, arguments[-1]
+    for line in lines:
+        found = re.match(r"([a-z_][a-z_, ]*): +(.*)$", line)
+        starts = not out or not out[-1].strip()
+        if found and (starts or in_field):
+            out.append(f":{found[1]}: {found[2]}")
+            in_field = True
+        elif line.startswith(" ") and line.strip() and starts and not in_field and not in_code:
+            out += [".. code-block:: python", "", line]
+            in_code = True
+        else:
+            line = re.sub(r"([|*])(?=\S)", r"\\\1", line) if not in_code else line  # no emphasis, no substitution
+            if line and not line.startswith(" "):
+                out += [""] if (in_field or in_code) and out and out[-1].strip() else []
+                in_field = in_code = False
+            out.append(line)
+    lines[:] = out
+
+
 def setup(app):
+    app.connect("autodoc-process-docstring", as_rst)
     app.connect("source-read", link_pages)
     app.connect("build-finished", redirect)
     app.connect("build-finished", write_certificates)
