@@ -28,12 +28,12 @@ class MLFF(Calculator):
                gives all properties but forces_spread, which is that of all models
     device, precision, and further keywords: as of mlff.Model
 
-    Properties: energy and free_energy (eV), forces [n, 3] (eV/A), stress [6] (Voigt, eV/A^3; boxes that are periodic in
-    all three directions), energies [n] (eV) where the model has energies of atoms; of an ensemble also energies_spread
-    [n] (eV), member_energies [n_members] (eV), and forces_spread [n] (eV/A), which runs the networks once more; of a
-    committee forces_spread, which runs the other models; of a model with uncertainties, uncertainties [n]
-    (Model.uncertainty_unit). All are computed when positions, elements, cell or periodicity have changed, else returned
-    as they were.
+    Properties: energy and free_energy (eV), forces [n, 3] (eV/A), stress [6] (Voigt, eV/A^3; of slabs and wires in the
+    periodic directions and zero in the others, which need cell vectors as well), energies [n] (eV) where the model has
+    energies of atoms; of an ensemble also energies_spread [n] (eV), member_energies [n_members] (eV), and forces_spread
+    [n] (eV/A), which runs the networks once more; of a committee forces_spread, which runs the other models; of a model
+    with uncertainties, uncertainties [n] (Model.uncertainty_unit). All are computed when positions, elements, cell or
+    periodicity have changed, else returned as they were.
 
     Calculators may run at the same time in threads of their own. copy.deepcopy opens the model again.
     """
@@ -111,7 +111,7 @@ class MLFF(Calculator):
 
     def calculate(self, atoms=None, properties=("energy",), system_changes=all_changes):  # noqa: ARG002
         """Fills self.results. Error or DomainError when the model refuses; PropertyNotImplementedError for the stress
-        of a box that is not periodic in all directions."""
+        of atoms without a periodic direction or a volume."""
         if atoms is not None:
             self._calculate(_structure(atoms), properties)
         elif self._last is not None:
@@ -128,7 +128,9 @@ class MLFF(Calculator):
         if result.stress is not None:
             self.results["stress"] = result.stress
         elif "stress" in properties:
-            raise PropertyNotImplementedError("stress needs a box that is periodic in all three directions")
+            raise PropertyNotImplementedError(
+                "stress needs a periodic direction, and three cell vectors that span a volume"
+            )
         for name in self._of_model:
             self.results[name] = getattr(result, name)
         if wants_spread and self._others:

@@ -29,7 +29,7 @@ class Result(typing.NamedTuple):
     energy: float  # eV
     forces: np.ndarray  # [n, 3] eV/A
     virial: np.ndarray  # [6] xx yy zz xy xz yz, eV, the sign of LAMMPS
-    stress: np.ndarray | None  # [6] xx yy zz yz xz xy, eV/A^3, the sign of ASE; of three periodic directions
+    stress: np.ndarray | None  # [6] xx yy zz yz xz xy, eV/A^3, the sign of ASE; in periodic directions
     energies: np.ndarray | None  # [n] eV of the atoms, sums to energy
     member_energies: np.ndarray | None  # [n_members] eV, of an ensemble
     energies_spread: np.ndarray | None  # [n] eV, standard deviation (n-1) over the members
@@ -69,6 +69,22 @@ def _unmasked(array, what):
     if np.ma.is_masked(array):
         raise Error(f"{what}: some values are masked: fill them in, or leave these atoms out")
     return np.asarray(array)
+
+
+def stress_of(virial, cell, pbc, volume=None):
+    """[6] of a virial in the engine's order, in a cell (bytes). Along directions that are not periodic it is zero, so
+    that filters of ASE relax the cell of a slab or a wire in the others. None: nothing is periodic, or a vector that is
+    not periodic is zero, so that there is no volume."""
+    vectors = np.frombuffer(cell).reshape(3, 3)
+    if all(pbc):
+        return virial[VOIGT] / -(volume or abs(np.linalg.det(vectors)))
+    volume = abs(np.linalg.det(vectors)) if any(pbc) else 0.0
+    if not volume > 1e-6 * np.prod(np.linalg.norm(vectors, axis=1)):
+        return None
+    span = np.linalg.qr(vectors[list(pbc)].T)[0]
+    xx, yy, zz, xy, xz, yz = virial
+    onto = span @ span.T
+    return (onto @ [[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]] @ onto)[(0, 1, 2, 1, 0, 0), (0, 1, 2, 2, 2, 1)] / -volume
 
 
 def _numbers(symbols):
@@ -142,13 +158,13 @@ class _Arrays:
         if not width:
             self.c.atom_features = None
 
-    def result(self, volume):
-        """volume: A^3, None: no stress."""
+    def result(self, stress):
+        """stress: [6], or None."""
         return Result(
             self.c.energy,
             self.forces.copy(),
             self.virial.copy(),
-            self.virial[VOIGT] / -volume if volume else None,
+            stress,
             None if self.energies is None else self.energies.copy(),
             None if self.member_energies is None else self.member_energies.copy(),
             None if self.spread is None else self.spread.copy(),
@@ -444,7 +460,8 @@ class Model:
                 except DomainError:
                     self._forget_system()  # the same structure is looked at again
                     raise
-            return arrays.result(graph.volume if graph.boundary == PERIODIC else None)
+            volume = graph.volume if graph.boundary == PERIODIC else None
+            return arrays.result(stress_of(arrays.virial, cell, pbc, volume))
 
 
 def _reopen(path, arguments, identity=None):
