@@ -44,6 +44,15 @@ def test_site(tmp_path):
     assert "docs/tutorials/my-molecule.html" in front and re.search(r'<img[^>]*src="_images/demo', front)
 
 
+def test_links_have_words():
+    """A reader sees the title of a page, not the name of its file."""
+    found = []
+    for path in tracked():
+        with open(os.path.join(ROOT, path), encoding="utf-8") as f:
+            found += [f"{path}: {m}" for m in re.findall(r"\[`?[\w./-]+\.md`?\]\([^)]*\)", f.read())]
+    assert not found, "\n".join(found)
+
+
 @pytest.mark.parametrize(
     "text, reason",
     [
