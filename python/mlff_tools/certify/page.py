@@ -275,7 +275,7 @@ def _plot(f):
         x_range = (min(xs), max(xs) if max(xs) > min(xs) else min(xs) + 1)
         y_range = f.get("y_range") or charts.padded(ys, zero=f.get("zero", False))
     plot = charts.Plot(x_range, y_range, f["x_label"], f["y_label"], log_x=log, log_y=log, title=f["title"])
-    plot.x_ticks = [(x, label) for x, label in f["ticks"]] if f.get("ticks") else None
+    plot.x_ticks = [(x, charts.GREEK.get(label, label)) for x, label in f["ticks"]] if f.get("ticks") else None
     css = [SIDES.get(c.get("label")) or f"c{c.get('side', k) % 8}" for k, c in enumerate(curves)]
     pairs = "c1" in css and f["kind"] == "lines" and max(len(c["x"]) for c in curves) <= SMOOTH
     for k in sorted(range(len(curves)), key=lambda k: css[k] != "c1"):  # the teacher's wide, the model's on it

@@ -14,6 +14,9 @@ def text(value):
     return html.escape(str(value), quote=True)
 
 
+GREEK = {"G": "Γ"}  # wave vectors
+
+
 def short(value):
     """A number with at most four significant digits, without needless zeros."""
     if value == 0:

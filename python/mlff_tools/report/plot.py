@@ -27,7 +27,7 @@ from ..ensemble import statistics
 from ..model.files import write_bytes, write_npz
 from ..model.modelfile import ModelError
 from . import runs
-from .charts import short, with_error
+from .charts import GREEK, short, with_error
 
 # Column of thermo output: title, unit by `units`, whether the first value is taken off (a conserved quantity)
 ENERGY = {"metal": "eV", "real": "kcal/mol"}
@@ -282,7 +282,7 @@ def _draw(axes, panel):
         axes.set_xscale("log")
         axes.set_yscale("log")
     if panel.get("ticks"):
-        axes.set_xticks([x for x, _ in panel["ticks"]], [label for _, label in panel["ticks"]])
+        axes.set_xticks([x for x, _ in panel["ticks"]], [GREEK.get(label, label) for _, label in panel["ticks"]])
     if panel.get("y_range"):
         axes.set_ylim(panel["y_range"])
     axes.set_xlabel(panel["x_label"])
