@@ -176,7 +176,9 @@ def test_several_files_and_forms(tmp_path, monkeypatch):
     magic = {"png": b"\x89PNG", "pdf": b"%PDF", "svg": b"<?xml"}
     for end, begin in magic.items():
         assert run("log.a", "log.b", "-o", f"both.{end}") == 0
-        assert (tmp_path / f"both.{end}").read_bytes().startswith(begin)
+        first = (tmp_path / f"both.{end}").read_bytes()
+        assert first.startswith(begin)
+        assert run("log.a", "log.b", "-o", f"both.{end}") == 0 and (tmp_path / f"both.{end}").read_bytes() == first
     assert run("log.a", "log.b", "-o", "both.npz") == 0
     found = np.load("both.npz")
     assert len(found["Temperature | log.a | y"]) == len(found["Temperature | log.b | y"]) == 401

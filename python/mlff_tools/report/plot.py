@@ -43,6 +43,7 @@ THERMO = {
 }
 FREE, LINEAR = 5.0, 0.2  # A^2 beyond which an atom has left its cage; of the exponent of a diffusive displacement
 FORMATS = (".png", ".pdf", ".svg", ".npz")
+UNDATED = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}  # the same numbers make the same bytes
 COLORS = ("#1f6f8b", "#b2541a", "#6a7f2b", "#7a4fa0", "#a8324f", "#2f6b5e", "#94761c", "#8b8f94")
 
 
@@ -305,13 +306,21 @@ def draw(found, path, width=3.4, height=2.5):
     figure_class, context = _matplotlib()
     columns = min(2, len(found))
     rows = -(-len(found) // columns)
-    with context({"font.size": 8, "axes.spines.top": False, "axes.spines.right": False, "svg.hashsalt": "mlff"}):
+    with context(
+        {
+            "font.size": 8,
+            "axes.spines.top": False,
+            "axes.spines.right": False,
+            "svg.hashsalt": "mlff",
+            "svg.fonttype": "none",
+        }
+    ):
         figure = figure_class(figsize=(width * columns, height * rows), layout="constrained")
         for k, panel in enumerate(found):
             _draw(figure.add_subplot(rows, columns, k + 1), panel)
         temporary = f"{path}.tmp{os.path.splitext(path)[1]}"
         try:
-            figure.savefig(temporary, dpi=200)
+            figure.savefig(temporary, dpi=200, metadata=UNDATED.get(os.path.splitext(path)[1]))
             with open(temporary, "rb") as f:
                 write_bytes(path, f.read())
         finally:
