@@ -131,7 +131,7 @@ typedef struct mlff_graph {
    * do not document it. */
   int on_device;
   /* Writes the user's name of atom i of n_all (of an image: its owner's), for errors and findings. NULL: "atom 5
-   * counted from 0", by node. */
+   * counted from 1", by node. */
   void (*name)(void *context, int32_t i, char text[64]);
   void *name_context;
 } mlff_graph;

@@ -360,7 +360,7 @@ class Model:
         if species.min() < 0:
             k = int(np.argmin(species))
             raise Error(
-                f"model {self.name} does not know element {SYMBOLS[found[k]]} of atom {k}, counted from 0; it knows: "
+                f"model {self.name} does not know element {SYMBOLS[found[k]]} of atom {k + 1}, counted from 1; it knows: "
                 + " ".join(self.elements)
             )
         occurring = np.unique(species)

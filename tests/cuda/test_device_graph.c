@@ -224,7 +224,7 @@ START_TEST(forces_that_are_not_finite)
   for (int k = 0; k < 3; k++) {
     mlff_result result = {.forces = NULL};
     test_fails(mlff_model_evaluate(model, &t.device, NULL, &result, &error), error, MLFF_E_NUMERIC,
-               "the force on atom 0 counted from 0 is not finite");
+               "the force on atom 1 counted from 1 is not finite");
   }
   free_twins(&t);
   close_models(model, NULL, &file);

@@ -103,7 +103,7 @@ START_TEST(edges_refuse_positions_that_are_not_finite)
   const double bad[] = {NAN, INFINITY, -INFINITY};
   for (int k = 0; k < 3; k++) {
     pos[1][2] = bad[k];
-    test_fails(backend->ops->edges(backend, &graph, 2.0, &edges, &error), error, MLFF_E_NUMERIC, "atom 1");
+    test_fails(backend->ops->edges(backend, &graph, 2.0, &edges, &error), error, MLFF_E_NUMERIC, "atom 2 counted");
     ck_assert_int_eq(edges.n_edges, 0);
   }
   pos[1][2] = 0.5;

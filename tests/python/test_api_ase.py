@@ -321,8 +321,8 @@ def test_errors_are_one_sentence():
         calc.get_potential_energy()
     for atoms, what in (
         (ase.Atoms(), "no atoms"),
-        (ase.Atoms("OHe", [[0, 0, 0], [1, 0, 0]]), "does not know element He of atom 1"),
-        (ase.Atoms("OH", [[0, 0, 0], [np.nan, 0, 0]]), "position of atom 1 is not finite"),
+        (ase.Atoms("OHe", [[0, 0, 0], [1, 0, 0]]), "does not know element He of atom 2"),
+        (ase.Atoms("OH", [[0, 0, 0], [np.nan, 0, 0]]), "position of atom 2 counted from 1 is not finite"),
         (ase.Atoms("OH", [[0, 0, 0], [1, 0, 0]], pbc=True), "zero or .*dependent"),
         (ase.Atoms("X", [[0, 0, 0]]), "does not know element X"),
     ):

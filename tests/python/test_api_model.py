@@ -182,9 +182,9 @@ def moved(k, value):
 REFUSED = {
     "is not finite": moved(4, np.nan),
     r"finite: \(inf": moved(0, np.inf),
-    "atoms 0 and 1|closer|distance": moved(0, WATER["positions"][1] + 1e-3),
+    "atom 1 counted from 1|atom 2 counted from 1": moved(0, WATER["positions"][1] + 1e-3),
     "no atoms": {"elements": [], "positions": np.zeros((0, 3)), "cell": None},
-    "does not know element He of atom 2, counted from 0; it knows: H O": {
+    "does not know element He of atom 3, counted from 1; it knows: H O": {
         "elements": ["O", "H", "He"],
         "positions": np.eye(3),
         "cell": None,
@@ -241,8 +241,8 @@ def test_bad_arguments():
         ({"positions": np.array(WATER["positions"]).astype(str)}, "positions: real numbers are expected, not str"),
         ({"positions": np.ma.masked_less(WATER["positions"], 1.0)}, "positions: some values are masked"),
         ({"cell": np.eye(3) * 9j}, "cell vectors: real numbers are expected"),
-        ({"cell": np.diag([9.0, 9.0, 1e15])}, "cell vector 2 is 1e.15 A long"),
-        ({"positions": np.array(WATER["positions"]) + [0, 0, 1e12]}, "atom 0 is 1e.12 A .* away from the cell"),
+        ({"cell": np.diag([9.0, 9.0, 1e15])}, "cell vector c is 1e.15 A long"),
+        ({"positions": np.array(WATER["positions"]) + [0, 0, 1e12]}, "atom 1 counted from 1 is 1e.12 A .* away from the cell"),
         ({"symbols": np.ma.array([8, 1, 1], mask=[0, 0, 1])}, "symbols: some values are masked"),
     ],
 )
@@ -287,7 +287,7 @@ def test_domain():
     squeezed = moved(1, WATER["positions"][0] + 0.7 * (WATER["positions"][1] - WATER["positions"][0]))
     for s, what in (
         (thin, "density 0.5.* g/cm3 is outside of"),
-        (squeezed, "H-O distance 0.6.*atom 1 counted from 0, atom 0 counted from 0"),
+        (squeezed, "H-O distance 0.6.*atom 2 counted from 1, atom 1 counted from 1"),
     ):
         with pytest.warns(mlff.DomainWarning, match=what):
             evaluate(mlff.Model("water-xs"), s)

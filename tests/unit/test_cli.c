@@ -74,7 +74,7 @@ START_TEST(usage)
   expect(run("time --help"), 0, "--calls");
   expect(run("info"), 0, "architecture");
   expect(run("verify"), 2, "MODEL");
-  expect(run("info none"), 1,
+  expect(run("info none"), 2,
          "there is no model 'none'; known models (here, in LAMMPS_POTENTIALS and MLFF_MODELS, of mlff):");
   expect(run("info a b"), 2, "unexpected argument 'b'");
   expect(run("info a --json"), 2, "unknown option '--json'");
@@ -110,7 +110,7 @@ END_TEST
 START_TEST(info_and_verify)
 {
   expect(run("info '%s'", model_path), 0, "architecture   ani");
-  expect(run("info '%s/none.yaml'", dir), 1, "cannot be opened");
+  expect(run("info '%s/none.yaml'", dir), 2, "cannot be opened");
   expect(run("verify '%s'", model_path), 1, "nothing was verified");
   expect(run("verify '%s' --precision=fp9", model_path), 2,
          "unknown value 'fp9' of 'precision'; known are: fp32 fp64 mixed");
@@ -194,13 +194,13 @@ START_TEST(scaling_reports)
   ck_assert_ptr_nonnull(strstr(output, "forces 0.25 eV/A"));
   ck_assert_ptr_null(strstr(output, "replica"));
   write_text(a, "{\"format\": \"mlff-scaling/1\", \"rows\": []}");
-  expect(run("show '%s'", a), 1, "without rows");
+  expect(run("show '%s'", a), 2, "without rows");
   write_text(a, "{\"format\": \"mlff-scaling/1\", \"rows\": [{\"ranks\": \"two\"}]}");
-  expect(run("show '%s'", a), 1, "ranks is");
+  expect(run("show '%s'", a), 2, "ranks is");
   write_text(a, "{\"format\": \"mlff-scaling/1\", \"rows\": [{\"ranks\": 2}], \"checks\": [{\"ranks\": 2}]}");
-  expect(run("show '%s'", a), 1, "entry 0 of checks has no energy_per_atom");
+  expect(run("show '%s'", a), 2, "entry 0 of checks has no energy_per_atom");
   write_text(a, "{\"format\": \"mlff-scaling/2\", \"rows\": []}");
-  expect(run("show '%s'", a), 1, "not a report of mlffprof");
+  expect(run("show '%s'", a), 2, "not a report of mlffprof");
 }
 END_TEST
 
@@ -229,11 +229,11 @@ START_TEST(reports)
   expect(run("show '%s' --targets '%s'", a, rules), 0, "mean_latency_ms");
   ck_assert_ptr_null(strstr(output, "p95_over_mean"));
   write_text(rules, "rules: [{metric: mean, below: 1}]\n");
-  expect(run("compare '%s' --gate '%s'", a, rules), 1, "unknown metric 'mean'");
-  expect(run("show '%s'", model_path), 1, "not a report of mlffprof");
-  expect(run("show '%s/none.json'", dir), 1, "cannot be opened");
-  expect(run("time '%s' '%s' --calls 4 --file '%s/none/a.json'", model_path, xyz_path, dir), 1, "cannot be written");
-  expect(run("time '%s' '%s' --calls 4 --trace '%s'", model_path, xyz_path, dir), 1, "cannot be opened");
+  expect(run("compare '%s' --gate '%s'", a, rules), 2, "unknown metric 'mean'");
+  expect(run("show '%s'", model_path), 2, "not a report of mlffprof");
+  expect(run("show '%s/none.json'", dir), 2, "cannot be opened");
+  expect(run("time '%s' '%s' --calls 4 --file '%s/none/a.json'", model_path, xyz_path, dir), 2, "cannot be written");
+  expect(run("time '%s' '%s' --calls 4 --trace '%s'", model_path, xyz_path, dir), 2, "cannot be opened");
 }
 END_TEST
 
@@ -330,7 +330,8 @@ enum { N_BAD = sizeof bad_structures / sizeof *bad_structures };
 START_TEST(bad_structure)
 {
   write_text(xyz_path, bad_structures[_i][0]);
-  expect(run("evaluate '%s' '%s'", model_path, xyz_path), 1, bad_structures[_i][1]);
+  const int numeric = strstr(bad_structures[_i][1], "apart") != NULL;
+  expect(run("evaluate '%s' '%s'", model_path, xyz_path), numeric ? 1 : 2, bad_structures[_i][1]);
 }
 END_TEST
 
@@ -342,16 +343,16 @@ START_TEST(unusual_files)
   snprintf(text, sizeof text, "1\nLattice=\"9 0 0 0 9 0 0 0 9\" pbc=\"True F true\" %s\nH 0 0 0\n", name);
   write_text(xyz_path, text);
   expect(run("evaluate '%s' '%s' --json", model_path, xyz_path), 0, "aaaa\"");
-  expect(run("evaluate '%s' /", model_path), 1, "read error: Is a directory");
-  expect(run("evaluate '%s' /dev/zero", model_path), 1, "a NUL byte");
-  expect(run("info /dev/zero"), 1, "is not a file");
+  expect(run("evaluate '%s' /", model_path), 2, "read error: Is a directory");
+  expect(run("evaluate '%s' /dev/zero", model_path), 2, "a NUL byte");
+  expect(run("info /dev/zero"), 2, "is not a file");
   expect(run("info '%s' >/dev/full", model_path), 1, "");
   expect(run("check >/dev/full"), 1, "");
   FILE *out = fopen(xyz_path, "w");
   fputs("1\n", out);
   for (int k = 0; k <= 1 << 20; k++) fputc('a', out);
   fclose(out);
-  expect(run("evaluate '%s' '%s'", model_path, xyz_path), 1, "in.xyz:2: the line has more than 1048576 bytes");
+  expect(run("evaluate '%s' '%s'", model_path, xyz_path), 2, "in.xyz:2: the line has more than 1048576 bytes");
 }
 END_TEST
 

@@ -240,7 +240,7 @@ START_TEST(leaving_out_elements_is_exact)
   atoms.species[5] = 1;
   mlff_system *system = test_system(&atoms, 4.0);
   test_fails(mlff_model_evaluate(some, mlff_system_graph(system), NULL, &b.result, &error), error, MLFF_E_ARG,
-             "atom 5 is C");
+             "atom 6 counted from 1 is C");
   mlff_system_free(system);
   test_answer_free(&a);
   test_answer_free(&b);

@@ -249,17 +249,17 @@ START_TEST(bad_input)
   test_fails(mlff_system_create(2, NULL, pos, NULL, NULL, 5, &system, &error), error, MLFF_E_ARG, "NULL");
   test_fails(mlff_system_create(2, species, pos, NULL, NULL, NAN, &system, &error), error, MLFF_E_ARG, "cutoff");
   test_fails(mlff_system_create(2, species, pos, NULL, NULL, 0, &system, &error), error, MLFF_E_ARG, "cutoff");
-  test_fails(mlff_system_create(2, species, lost, NULL, NULL, 5, &system, &error), error, MLFF_E_NUMERIC, "atom 1");
+  test_fails(mlff_system_create(2, species, lost, NULL, NULL, 5, &system, &error), error, MLFF_E_NUMERIC, "atom 2 c");
   test_fails(mlff_system_create(2, species, pos, flat, NULL, 5, &system, &error), error, MLFF_E_ARG, "dependent");
   const double huge[3][3] = {{9, 0, 0}, {0, 9, 0}, {0, 0, 1.1e7}};
   test_fails(mlff_system_create(2, species, pos, huge, NULL, 5, &system, &error), error, MLFF_E_ARG,
-             "cell vector 2 is 1.1e+07 A long");
+             "cell vector c is 1.1e+07 A long");
   const double cube[3][3] = {{9, 0, 0}, {0, 9, 0}, {0, 0, 9}}, far[2][3] = {{0, 0, 0}, {0, 1.1e7, 0}};
   test_fails(mlff_system_create(2, species, far, cube, NULL, 5, &system, &error), error, MLFF_E_NUMERIC,
-             "atom 1 is 1.1e+07 A");
+             "atom 2 counted from 1 is 1.1e+07 A");
   test_fails(mlff_system_create(2, species, pos, tiny, NULL, 5, &system, &error), error, MLFF_E_ARG,
              "use a larger cell");
-  test_fails(mlff_system_create(2, species, pos, open, NULL, 5, &system, &error), error, MLFF_E_ARG, "cell vector 1");
+  test_fails(mlff_system_create(2, species, pos, open, NULL, 5, &system, &error), error, MLFF_E_ARG, "cell vector b");
   test_fails(mlff_system_create(2, species, pos, NULL, pbc, 5, &system, &error), error, MLFF_E_ARG, "no cell");
   ck_assert_ptr_null(system);
   ck_assert_int_eq(mlff_system_create(2, species, lost, NULL, NULL, 5, &system, NULL), MLFF_E_NUMERIC);

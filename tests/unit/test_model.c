@@ -275,11 +275,11 @@ START_TEST(numeric_errors_keep_the_exchanges)
     if (k == 0) test_ok(mlff_model_evaluate(model, graph, &halo, &result, &error), error);
     if (k == 1)
       test_fails(mlff_model_evaluate(model, graph, &halo, &result, &error), error, MLFF_E_NUMERIC,
-                 "position of atom 4");
+                 "position of atom 5");
     if (k == 2) {
       test_fails(mlff_model_evaluate(model, graph, &halo, &result, &error), error, MLFF_E_NUMERIC, "0.1000 A apart");
-      ck_assert_ptr_nonnull(strstr(error.text, "atom 2 counted from 0 (H) and "));
-      ck_assert_ptr_nonnull(strstr(error.text, "atom 4 counted from 0 (H) are 0.1000 A apart"));
+      ck_assert_ptr_nonnull(strstr(error.text, "atom 3 counted from 1 (H) and "));
+      ck_assert_ptr_nonnull(strstr(error.text, "atom 5 counted from 1 (H) are 0.1000 A apart"));
     }
     mlff_system_free(system);
     test_atoms_free(&moved);
@@ -331,7 +331,7 @@ START_TEST(bad_arguments)
   memcpy(species, good->species, (size_t) good->n_all * sizeof *species);
   species[3] = 3;
   bad.species = species;
-  test_fails(mlff_model_evaluate(model, &bad, NULL, &result, &error), error, MLFF_E_ARG, "species of atom 3");
+  test_fails(mlff_model_evaluate(model, &bad, NULL, &result, &error), error, MLFF_E_ARG, "species of atom 4");
   if (mlff_model_info(model)->exchange_width) {
     const mlff_halo halo = {.forward = refuse_exchange};
     test_fails(mlff_model_evaluate(model, good, &halo, &result, &error), error, MLFF_E_IO, "gone");

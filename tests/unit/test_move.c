@@ -132,9 +132,10 @@ START_TEST(bad_input)
   test_ok(mlff_system_join((const mlff_system *const *) &system, 1, &joined, &error), error);
   test_fails(mlff_system_move(joined, pos, cell, 3, &is_stale, &error), error, MLFF_E_UNSUPPORTED, "joined");
   atoms.pos[1][2] = NAN;
-  test_fails(mlff_system_move(system, pos, cell, 3, &is_stale, &error), error, MLFF_E_NUMERIC, "atom 1");
+  test_fails(mlff_system_move(system, pos, cell, 3, &is_stale, &error), error, MLFF_E_NUMERIC, "atom 2 counted");
   atoms.pos[1][2] = 2e7;
-  test_fails(mlff_system_move(system, pos, cell, 3, &is_stale, &error), error, MLFF_E_NUMERIC, "atom 1 is ");
+  test_fails(mlff_system_move(system, pos, cell, 3, &is_stale, &error), error, MLFF_E_NUMERIC,
+             "atom 2 counted from 1 is ");
   memset(atoms.cell, 0, sizeof atoms.cell);
   test_fails(mlff_system_move(system, pos, cell, 3, &is_stale, &error), error, MLFF_E_ARG, "dependent");
   mlff_system_free(joined);

@@ -157,7 +157,7 @@ START_TEST(what_is_said)
   ck_assert_str_eq(found[MLFF_WATCHED_FORCE].text, "force 13 eV/A on X3 (H) is above 10 eV/A, the largest one");
   d.triples[(2 * N_ELEMENTS + 0) * N_ELEMENTS + 0] = 0;
   mlff_watch_atoms(watch, mlff_system_graph(system), NULL, NULL, found);
-  ck_assert_msg(strstr(found[MLFF_WATCHED_TRIPLE].text, "(center atom 0 counted from 0, ends") != NULL, "%s",
+  ck_assert_msg(strstr(found[MLFF_WATCHED_TRIPLE].text, "(center atom 1 counted from 1, ends") != NULL, "%s",
                 found[MLFF_WATCHED_TRIPLE].text);
   ck_assert_msg(strstr(found[MLFF_WATCHED_TRIPLE].text, "4 A, the cutoff, within which there was no such triple"), "%s",
                 found[MLFF_WATCHED_TRIPLE].text);

@@ -12,7 +12,7 @@ const char *mlff_atom_name(const mlff_graph *graph, int32_t i, char text[MLFF_NA
   if (graph->name)
     graph->name(graph->name_context, i, text);
   else
-    snprintf(text, MLFF_NAME, "atom %d counted from 0", (int) (graph->on_device ? i : graph->node[i]));
+    snprintf(text, MLFF_NAME, "atom %d counted from 1", 1 + (int) (graph->on_device ? i : graph->node[i]));
   return text;
 }
 

@@ -20,29 +20,30 @@ double mlff_dot(const double a[3], const double b[3])
 mlff_status mlff_check_position(int32_t i, const double x[3], mlff_error *error)
 {
   if (isfinite(x[0]) && isfinite(x[1]) && isfinite(x[2])) return MLFF_OK;
-  return mlff_fail(error, MLFF_E_NUMERIC, "position of atom %d is not finite: (%g, %g, %g)", (int) i, x[0], x[1], x[2]);
+  return mlff_fail(error, MLFF_E_NUMERIC, "position of atom %d counted from 1 is not finite: (%g, %g, %g)", (int) i + 1,
+                   x[0], x[1], x[2]);
 }
 
 mlff_status mlff_check_turns(const mlff_lattice *l, int32_t i, int k, double turns, mlff_error *error)
 {
   const double length = fabs(turns) * sqrt(mlff_dot(l->a[k], l->a[k]));
   if (length <= MLFF_MOST_LENGTH) return MLFF_OK;
-  return mlff_fail(
-      error, MLFF_E_NUMERIC,
-      "atom %d is %g A (%g cells) away from the cell along vector %d; wrap the positions (accurate up to %g A)",
-      (int) i, length, turns, k, MLFF_MOST_LENGTH);
+  return mlff_fail(error, MLFF_E_NUMERIC,
+                   "atom %d counted from 1 is %g A (%g cells) away from the cell along vector %c; wrap the positions "
+                   "(accurate up to %g A)",
+                   (int) i + 1, length, turns, 'a' + k, MLFF_MOST_LENGTH);
 }
 
 /* Checks a periodic vector. */
 static mlff_status check_vector(int k, const double a[3], mlff_error *error)
 {
   for (int c = 0; c < 3; c++)
-    if (!isfinite(a[c])) return mlff_fail(error, MLFF_E_ARG, "cell vector %d has component %g", k, a[c]);
+    if (!isfinite(a[c])) return mlff_fail(error, MLFF_E_ARG, "cell vector %c has component %g", 'a' + k, a[c]);
   const double length = sqrt(mlff_dot(a, a));
   if (length <= MLFF_MOST_LENGTH) return MLFF_OK;
   return mlff_fail(error, MLFF_E_ARG,
-                   "cell vector %d is %g A long; make the direction non-periodic or shorten the vector to at most %g A",
-                   k, length, MLFF_MOST_LENGTH);
+                   "cell vector %c is %g A long; make the direction non-periodic or shorten the vector to at most %g A",
+                   'a' + k, length, MLFF_MOST_LENGTH);
 }
 
 /* Replaces the vectors of directions without periodicity by unit vectors normal to all others. */

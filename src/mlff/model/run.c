@@ -16,11 +16,11 @@ static mlff_status check_species(mlff_model *m, const mlff_graph *graph, mlff_er
   for (int32_t a = 0; a < graph->n_all; a++) {
     const int32_t s = graph->species[a];
     if (s < -1 || s >= m->head->n_elements)
-      return mlff_fail(error, MLFF_E_ARG, "species of atom %d is %d, expected -1 to %d", (int) a, (int) s,
-                       m->head->n_elements - 1);
+      return mlff_fail(error, MLFF_E_ARG, "species of atom %d counted from 1 is %d, expected -1 to %d", (int) a + 1,
+                       (int) s, m->head->n_elements - 1);
     if (s >= 0 && !m->use[s])
-      return mlff_fail(error, MLFF_E_ARG, "atom %d is %s, but the model was opened without that element", (int) a,
-                       m->head->elements[s]);
+      return mlff_fail(error, MLFF_E_ARG, "atom %d counted from 1 is %s, but the model was opened without that element",
+                       (int) a + 1, m->head->elements[s]);
     if (s >= 0 && a < graph->n_local && !m->without_offsets) m->offsets += m->head->offsets[s];
   }
   m->checked_list_id = graph->list_id;
