@@ -2,6 +2,7 @@
 for the GPU backend."""
 
 import os
+import shutil
 
 import processes
 import pytest
@@ -23,9 +24,9 @@ NVCC = {
 }
 
 
-def configure(folder, *options):
+def configure(folder, *options, **more):
     (folder / "CMakeLists.txt").write_text(PROJECT)
-    env = {k: v for k, v in os.environ.items() if k not in ("CUDACXX", "CUDA_HOME", "CUDA_PATH")}
+    env = {k: v for k, v in os.environ.items() if k not in ("CUDACXX", "CUDA_HOME", "CUDA_PATH")} | more
     done = processes.merged(["cmake", "-S", folder, "-B", folder / "build", "-G", "Ninja", *options], env=env)
     return done.returncode, " ".join(done.stdout.split())
 
@@ -47,3 +48,33 @@ def test_off_and_wrong_words(tmp_path):
     assert code == 0 and "GPU backend: not built (MLFF_CUDA=OFF)" in text and "have 0" in text, text
     code, text = configure(tmp_path, "-DMLFF_CUDA=yes")
     assert code and "MLFF_CUDA=yes is not one of AUTO, ON, OFF" in text, text
+
+
+def test_another_compiler_in_the_same_folder(tmp_path):
+    """After one that failed the next is tried; after one that was used there is one error, or no GPU backend."""
+    bad, good = tmp_path / "bad", shutil.which("nvcc")
+    bad.write_text(f"#!/bin/sh\n{NVCC['does not compile a test program']}\n")
+    bad.chmod(0o755)
+    code, text = configure(tmp_path, CUDACXX=str(bad))
+    assert code == 0 and f"{bad} does not compile a test program" in text, text
+    if not good:
+        pytest.skip("no nvcc is here")
+    code, text = configure(tmp_path, f"-DMLFF_NVCC={good}")
+    assert code == 0 and "GPU backend: CUDA" in text and "have 1" in text, text
+    other = tmp_path / "nvcc"
+    other.symlink_to(good)
+    code, text = configure(tmp_path, f"-DMLFF_NVCC={other}")
+    assert code and f"This folder was configured with {good}: use another build folder for {other}" in text, text
+
+
+def test_a_compiler_that_is_gone(tmp_path):
+    good, gone = shutil.which("nvcc"), tmp_path / "nvcc"
+    if not good:
+        pytest.skip("no nvcc is here")
+    gone.write_text(f'#!/bin/sh\nexec {good} "$@"\n')
+    gone.chmod(0o755)
+    code, text = configure(tmp_path, f"-DMLFF_NVCC={gone}")
+    assert code == 0 and "have 1" in text, text
+    gone.unlink()
+    code, text = configure(tmp_path, f"-DMLFF_NVCC={good}")
+    assert code == 0 and f"not built, {gone}, which this folder was configured with, is gone" in text, text
