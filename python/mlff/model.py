@@ -359,9 +359,9 @@ class Model:
         species = self._species_of[found]
         if species.min() < 0:
             k = int(np.argmin(species))
+            element, known = SYMBOLS[found[k]], " ".join(self.elements)
             raise Error(
-                f"model {self.name} does not know element {SYMBOLS[found[k]]} of atom {k + 1}, counted from 1; it knows: "
-                + " ".join(self.elements)
+                f"model {self.name} does not know element {element} of atom {k + 1} counted from 1; it knows: {known}"
             )
         occurring = np.unique(species)
         self._domain.check_elements(occurring)

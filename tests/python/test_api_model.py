@@ -184,7 +184,7 @@ REFUSED = {
     r"finite: \(inf": moved(0, np.inf),
     "atom 1 counted from 1|atom 2 counted from 1": moved(0, WATER["positions"][1] + 1e-3),
     "no atoms": {"elements": [], "positions": np.zeros((0, 3)), "cell": None},
-    "does not know element He of atom 3, counted from 1; it knows: H O": {
+    "does not know element He of atom 3 counted from 1; it knows: H O": {
         "elements": ["O", "H", "He"],
         "positions": np.eye(3),
         "cell": None,
@@ -242,7 +242,10 @@ def test_bad_arguments():
         ({"positions": np.ma.masked_less(WATER["positions"], 1.0)}, "positions: some values are masked"),
         ({"cell": np.eye(3) * 9j}, "cell vectors: real numbers are expected"),
         ({"cell": np.diag([9.0, 9.0, 1e15])}, "cell vector c is 1e.15 A long"),
-        ({"positions": np.array(WATER["positions"]) + [0, 0, 1e12]}, "atom 1 counted from 1 is 1e.12 A .* away from the cell"),
+        (
+            {"positions": np.array(WATER["positions"]) + [0, 0, 1e12]},
+            "atom 1 counted from 1 is 1e.12 A .* away from the cell",
+        ),
         ({"symbols": np.ma.array([8, 1, 1], mask=[0, 0, 1])}, "symbols: some values are masked"),
     ],
 )

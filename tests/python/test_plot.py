@@ -6,6 +6,7 @@ import os
 import numpy as np
 import pytest
 
+from mlff_tools.certify import correlations
 from mlff_tools.report import plot, runs
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -101,6 +102,59 @@ def test_time_of_units(units, timestep, ps, tmp_path):
     assert time is None if ps is None else time[-1] == pytest.approx(200 * ps)
 
 
+def joined(*parts, head=HEAD):
+    """A log of runs with their own text before and after."""
+    out = "units metal\n"
+    for before, rows, after in parts:
+        lines = "".join(" ".join(f"{v:.8g}" for v in row) + "\n" for row in rows)
+        out += f"{before}\n{head}{lines}Loop time of 1.0 on 1 procs for 100 steps with 64 atoms\n{after}\n"
+    return out
+
+
+def test_a_gap_in_the_count_of_steps_is_no_time(tmp_path):
+    rows = thermo(40)
+    later = rows.copy()
+    later[:, 0] += 100000
+    path = tmp_path / "log.lammps"
+    path.write_text(joined(("timestep 0.001", rows, ""), ("reset_timestep 100000", later, "")))
+    assert runs.read_log(str(path)).time[-1] == pytest.approx(0.4)
+
+
+def test_minimizations_are_no_dynamics(tmp_path):
+    rows, relaxed = thermo(40), thermo(20)
+    relaxed[:, 1] = 0.0
+    path = tmp_path / "log.lammps"
+    path.write_text(joined(("minimize 0 0 10 10", relaxed, "Minimization stats:"), ("run 400", rows, "")))
+    log = runs.read_log(str(path))
+    assert len(log.time) == 41 and log.columns["Temp"].min() > 200
+
+
+def test_the_column_of_time_counts(tmp_path):
+    """As of fix dt/reset, whose time step changes."""
+    rows = thermo(40)
+    rows[:, 1] = 0.01 * rows[:, 0] ** 1.5
+    path = tmp_path / "log.lammps"
+    path.write_text(joined(("timestep 0.001", rows, ""), head=HEAD.replace("Temp", "Time")))
+    assert np.allclose(runs.read_log(str(path)).time, 0.01 * rows[:, 0] ** 1.5)
+
+
+def test_other_lines_of_numbers_are_no_rows(tmp_path):
+    """As fix print writes them."""
+    rows = thermo(40)
+    text = joined(("timestep 0.001", rows, "")).replace("\n100 ", "\n90 9 9 9 9 9\n-1 2 3 4 5 6\n100 ")
+    path = tmp_path / "log.lammps"
+    path.write_text(text)
+    assert len(runs.read_log(str(path)).time) == 41
+
+
+def test_a_run_that_failed_is_said(tmp_path, capsys):
+    rows = thermo(40)
+    path = tmp_path / "log.lammps"
+    path.write_text(joined(("timestep 0.001", rows, "")).split("Loop time")[0] + "ERROR: Lost atoms: original 64\n")
+    assert len(plot.of_log(str(path), "", 0.0)) == 5
+    assert "warning: " in (said := capsys.readouterr().err) and "the run ended with ERROR: Lost atoms" in said
+
+
 def test_a_log_with_another_count_of_steps(tmp_path):
     """reset_timestep, other columns: the last run is plotted. Warnings between rows are passed over."""
     rows = thermo(20)
@@ -110,11 +164,12 @@ def test_a_log_with_another_count_of_steps(tmp_path):
     assert len(runs.read_log(str(path)).time) == 11
 
 
-def dump_text(frames, cell, elements, columns="x y z", time=None):
+def dump_text(frames, cell, elements, columns="x y z", time=None, units="metal", flags="pp pp pp"):
     out = []
     for k, x in enumerate(frames):
+        out += ["ITEM: UNITS", units] if units and not k else []
         out += ["ITEM: TIME", f"{k * time}"] if time else []
-        out += ["ITEM: TIMESTEP", f"{100 * k}", "ITEM: NUMBER OF ATOMS", f"{len(x)}", "ITEM: BOX BOUNDS pp pp pp"]
+        out += ["ITEM: TIMESTEP", f"{100 * k}", "ITEM: NUMBER OF ATOMS", f"{len(x)}", f"ITEM: BOX BOUNDS {flags}"]
         out += [f"0.0 {length}" for length in np.diag(cell)]
         out.append(f"ITEM: ATOMS id type element {columns}")
         order = np.random.default_rng(k).permutation(len(x))  # LAMMPS does not sort
@@ -140,6 +195,35 @@ def test_radial_distribution_and_diffusion(tmp_path):
     assert g["title"] == "Ar-Ar: radial distribution" and abs(y.mean() - 1) < 0.02
     value, error = msd["curves"][0]["label"].removeprefix("D = ").split(" 1e-9")[0].split(" $\\pm$ ")
     assert abs(float(value) - 10) < 2 * float(error) < 8  # 1 A^2/ps are 10e-9 m2/s
+
+
+@pytest.mark.parametrize("units, ps", [("metal", 0.1), ("real", 1e-4), ("lj", None), (None, None)])
+def test_time_of_a_dump_has_its_units(units, ps, tmp_path):
+    x, cell = walk(12)
+    path = tmp_path / "dump.gas"
+    path.write_text(dump_text(x % 12.0, cell, ["Ar"] * 60, time=0.1, units=units))
+    time = runs.read_dump(str(path)).time
+    assert time is None if ps is None else np.allclose(time, ps * np.arange(12))
+
+
+def test_begin_of_a_dump_without_time(tmp_path, capsys):
+    """--from counts steps there, and the missing panels are explained."""
+    x, cell = walk(12)
+    path = tmp_path / "dump.gas"
+    path.write_text(dump_text(x % 12.0, cell, ["Ar"] * 60))
+    panels = [plot.of_trajectory(runs.read_dump(str(path)), "", begin, None, "dump.gas") for begin in (0, 500)]
+    assert panels[0][0]["curves"][0]["y"] != panels[1][0]["curves"][0]["y"] and len(panels[0]) == 1
+    assert "no mean square displacement: no time: give --timestep" in capsys.readouterr().err
+
+
+def test_radial_distribution_in_parts(monkeypatch):
+    """Distances of a part of the atoms at a time give the same counts."""
+    x, cell = walk(3)
+    cells, names = np.array([cell] * 3), ["O"] * 20 + ["H"] * 40
+    whole = correlations.rdf(x, cells, names, 3)[0]
+    monkeypatch.setattr(correlations, "AT_ONCE", 100)
+    parts = correlations.rdf(x, cells, names, 3)[0]
+    assert all(np.array_equal(whole[pair], parts[pair]) for pair in whole)
 
 
 @pytest.mark.parametrize("columns", ["x y z", "xs ys zs", "xu yu zu", "x y z ix iy iz"])
@@ -218,13 +302,22 @@ def test_tables(tmp_path, monkeypatch, capsys):
     "words, error",
     [
         (["nowhere"], "nowhere: No such file or directory"),
-        (["text"], "text: no thermodynamic output: it needs lines below one that begins with `Step`"),
+        (["text"], "text: no thermodynamic output of dynamics: it needs a table whose first column is Step"),
         (["log", "-o", "x.gif"], "x.gif: the end of the name must be one of .png, .pdf, .svg, .npz"),
         (["log", "./log"], "the same file is given twice"),
         (["log", "--from", "1e6"], "log: less than two rows lie after --from 1e+06: the run has 8"),
         (["cut"], "cut: the dump has no whole frame"),
         (["flat"], "flat: the dump has no positions: it needs the columns x y z or xu yu zu"),
         (["dump", "--pair", "O-H"], "dump: has no pair O-H; there are: Ar-Ar"),
+        (["open"], "open: the box is not periodic in all directions (BOX BOUNDS pp pp ff)"),
+        (["short"], "short: step 0 has lines of atoms without 6 columns"),
+        (["none"], "none: step 0 has 0 atoms"),
+        (["words"], "words: a time step is 'zero'"),
+        (["nan"], "nan: a position is not a finite number"),
+        (["flat box"], "flat box: a box has no volume"),
+        (["dump", "--from", "250"], "dump: 0 frames after --from 250: three or more are needed"),
+        (["empty.csv"], "empty.csv: its rows do not have the 1 columns of the first line"),
+        (["strange.json"], "strange.json: is no certificate of mlff certify"),
         (["other.json"], "other.json: "),
         (["half.json"], "half.json: is no JSON: "),
         ([CERTIFICATE, "--figure", "melting"], "no figure has these words in its title; there are: Error of force"),
@@ -235,6 +328,10 @@ def test_bad_input(words, error, tmp_path, monkeypatch, capsys):
     x, cell = walk(3, n=4)
     dump = dump_text(x, cell, ["Ar"] * 4)
     files = {"text": "hello\n", "log": log_text(thermo()), "dump": dump, "cut": dump[:150], "other.json": '{"a": 1}'}
+    files |= {"open": dump_text(x, cell, ["Ar"] * 4, flags="pp pp ff"), "short": dump.replace(" 1 Ar ", " Ar ")}
+    files |= {"none": dump.replace("ATOMS\n4", "ATOMS\n0"), "words": dump.replace("STEP\n0", "STEP\nzero")}
+    files |= {"nan": dump.replace(repr(x[0, 0, 0].item()), "nan"), "flat box": dump.replace("0.0 12.0", "0.0 0.0")}
+    files |= {"empty.csv": "", "strange.json": '{"measurements": {"a": 1}}'}
     files |= {"half.json": '{"a": ', "flat": dump.replace(" x y z", " vx vy vz")}
     for name, text in files.items():
         (tmp_path / name).write_text(text)

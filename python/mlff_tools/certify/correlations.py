@@ -7,6 +7,7 @@ BIN = 0.05  # A
 FARTHEST = 8.0  # A
 ANGLES = 60  # bins
 PEAK = 7  # bins
+AT_ONCE = 1_000_000  # distances in memory
 
 
 def vectors(x, y, cell):
@@ -36,15 +37,24 @@ def rdf(positions, cells, elements, blocks=BLOCKS):
             volume = abs(np.linalg.det(cells[k]))
             for a, b in pairs:
                 x, y = positions[k][names == a], positions[k][names == b]
-                r = np.linalg.norm(vectors(x, y, cells[k]), axis=-1)
-                if a == b:
-                    np.fill_diagonal(r, np.inf)
                 n = len(x) * (len(y) - (a == b))
                 if n:
-                    sums[a, b] += np.histogram(r, edges)[0] * volume / (n * shells)
+                    sums[a, b] += _counts(x, y, cells[k], a == b, edges) * volume / (n * shells)
         for a, b in pairs:
             out[f"{a}-{b}"].append(sums[a, b] / max(1, len(frames)))
     return {pair: np.array(g) for pair, g in out.items()}, (edges[1:] + edges[:-1]) / 2
+
+
+def _counts(x, y, cell, are_same, edges):
+    """Histogram of the distances from x to y, without those of an atom to itself; a part of x at a time."""
+    found, part = np.zeros(len(edges) - 1), max(1, AT_ONCE // len(y))
+    for begin in range(0, len(x), part):
+        r = np.linalg.norm(vectors(x[begin : begin + part], y, cell), axis=-1)
+        if are_same:
+            rows = np.arange(len(r))
+            r[rows, begin + rows] = np.inf
+        found += np.histogram(r, edges)[0]
+    return found
 
 
 def first_minimum(g, r):

@@ -17,6 +17,8 @@ import importlib
 import json
 import math
 import os
+import re
+import sys
 
 import numpy as np
 
@@ -43,6 +45,7 @@ THERMO = {
 }
 FREE, LINEAR = 5.0, 0.2  # A^2 beyond which an atom has left its cage; of the exponent of a diffusive displacement
 FORMATS = (".png", ".pdf", ".svg", ".npz")
+PAIRS = 5e8  # of all frames of a radial distribution
 UNDATED = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}  # the same numbers make the same bytes
 COLORS = ("#1f6f8b", "#b2541a", "#6a7f2b", "#7a4fa0", "#a8324f", "#2f6b5e", "#94761c", "#8b8f94")
 
@@ -53,9 +56,11 @@ def _pair(found, unit):
 
 def _mean(values, unit):
     """A mean and its interval in words."""
+    if not np.isfinite(values).all():
+        return f"{int((~np.isfinite(values)).sum())} of {len(values)} values are not finite"
+    if not np.ptp(values) > 1e-12 * np.abs(values).max():
+        return f"{short(float(values[0]))} {unit}, constant".replace(" ,", ",")
     found = statistics.mean(values)
-    if not math.isfinite(found.value):
-        return "no value"
     if not found.enough or not math.isfinite(found.error):
         return f"{short(found.value)} {unit}, too short for an interval".replace(" ,", ",")
     return _pair(found, unit)
@@ -77,18 +82,17 @@ def of_log(path, label, begin):
     used = x >= x[0] + begin
     if used.sum() < 2:
         raise ModelError(f"{path}: less than two rows lie after --from {begin:g}: the run has {x[-1] - x[0]:g}")
-    out = []
+    out, per_atom = [], "/atom" if "per atom" in log.notes else ""
     for name, (title, units, is_conserved) in THERMO.items():
         if name not in log.columns:
             continue
         y, unit = log.columns[name], units.get(log.units, "")
+        unit += per_atom if unit and units is ENERGY else ""
         if is_conserved:
             y, words = y - y[used][0], ""
             if log.time is not None:
                 found = statistics.drift(x[used], y[used])
-                words = f"{short(found.value)} {unit}/ps"
-                if math.isfinite(found.error):
-                    words = _pair(found, f"{unit}/ps")
+                words = _pair(found, f"{unit}/ps") if math.isfinite(found.error) else f"{short(found.value)} {unit}/ps"
             kind = "drift" if name == "Econserve" else "slope"  # which a thermostat gives the total energy as well
             title, words = f"{title} - begin", f"{kind} {words}" if words else ""
         else:
@@ -100,6 +104,9 @@ def of_log(path, label, begin):
         out.append(_panel(title, axis, title.split(" - ")[0] + unit, [_curve(text, x, y, label)], **more))
     if not out:
         raise ModelError(f"{path}: none of the columns {', '.join(THERMO)}: add them by thermo_style custom")
+    for note in log.notes:
+        if note != "per atom":
+            print(f"mlff plot: warning: {path}: {note}", file=sys.stderr)
     return out
 
 
@@ -114,39 +121,64 @@ def is_diffusive(lags, square):
 
 def of_trajectory(t, label, begin, pairs, path):
     """Panels of radial distributions and mean square displacements."""
-    if t.time is not None:
-        used = t.time >= t.time[0] + begin
-        t = runs.dataclasses.replace(t, positions=t.positions[used], cells=t.cells[used], time=t.time[used])
-    if len(t.positions) < 2:
-        raise ModelError(f"{path}: one frame is no trajectory: two or more are needed after --from")
+    where = t.step if t.time is None else t.time
+    t = t.frames(where >= where[0] + begin)
+    if len(t.positions) < 3:
+        raise ModelError(f"{path}: {len(t.positions)} frames after --from {begin:g}: three or more are needed")
+    kinds = list(dict.fromkeys(t.elements))
+    known = {f"{a}-{b}": (a, b) for k, a in enumerate(sorted(kinds)) for b in sorted(kinds)[k:]}
+    known = {name: p for name, p in known.items() if p[0] != p[1] or t.elements.count(p[0]) > 1}
+    wanted = []
+    for pair in pairs or known:
+        name = pair if pair in known else "-".join(reversed(pair.split("-", 1)))
+        if name not in known:
+            raise ModelError(f"{path}: has no pair {pair}; there are: {', '.join(known) or 'none'}")
+        wanted.append(name)
     blocks = min(correlations.BLOCKS, len(t.positions))
-    found, r = correlations.rdf(t.positions, t.cells, t.elements, blocks)
-    wanted = pairs or list(found)
+    shown = t.frames(np.linspace(0, len(t.positions) - 1, _frames_of(len(t.elements), len(t.positions))).astype(int))
+    found, r = correlations.rdf(shown.positions, shown.cells, t.elements, min(blocks, len(shown.positions)))
     out = []
-    for pair in wanted:
-        name = pair if pair in found else "-".join(reversed(pair.split("-", 1)))
-        if name not in found:
-            raise ModelError(f"{path}: has no pair {pair}; there are: {', '.join(found)}")
+    for name in wanted:
         g = found[name]
-        mean = g.mean(0)
-        error = statistics.student(blocks - 1) * g.std(0, ddof=1) / math.sqrt(blocks) if blocks > 2 else 0 * mean
-        curve = _curve(label, r, mean, low=(mean - error).tolist(), high=(mean + error).tolist())
-        out.append(_panel(f"{name}: radial distribution", "r (A)", "g(r)", [curve]))
-    steps = np.diff(t.time) if t.time is not None else []
-    if len(steps) > 2 and np.ptp(steps) < 1e-6 * max(steps):
-        for e in dict.fromkeys(t.elements):
-            mask = np.array([x == e for x in t.elements])
-            d, lags, square = correlations.diffusion(t.positions, float(steps[0]), masks=mask)
-            words = "too short for a diffusion coefficient"
-            if len(d) >= 4 and is_diffusive(lags, square):  # A^2/ps are 1e-8 m2/s
-                value = statistics.of_blocks(10 * d)
-                words = f"D = {_pair(value, '1e-9 m$^2$/s')}"
-            text = ": ".join(w for w in (label, words) if w)
-            out.append(
-                _panel(
-                    f"{e}: mean square displacement", "time (ps)", "MSD (A$^2$)", [_curve(text, lags, square, label)]
-                )
-            )
+        mean, n = g.mean(0), len(g)
+        more = {}
+        if n > 2:
+            error = statistics.student(n - 1) * g.std(0, ddof=1) / math.sqrt(n)
+            more = {"low": np.maximum(mean - error, 0.0).tolist(), "high": (mean + error).tolist()}
+        out.append(_panel(f"{name}: radial distribution", "r (A)", "g(r)", [_curve(label, r, mean, label, **more)]))
+    return out + _displacements(t, label, path)
+
+
+def _frames_of(n, frames):
+    """How many frames a radial distribution takes, so that it ends within a minute or so."""
+    return int(max(3, min(frames, PAIRS / n**2)))
+
+
+def _displacements(t, label, path):
+    """Panels of mean square displacements, relative to all atoms; none, with the reason, where they have no meaning."""
+    steps = np.diff(t.step if t.time is None else t.time)
+    if t.time is None:
+        why = "no time: give --timestep, or dump_modify time yes units yes"
+    elif not np.ptp(steps) < 1e-6 * max(steps):
+        why = "its frames are not evenly spaced in time"
+    elif len(t.elements) < 2:
+        why = "of one atom, relative to all atoms, there is none"
+    else:
+        why = ""
+    if why:
+        print(f"mlff plot: {path}: no mean square displacement: {why}", file=sys.stderr)
+        return []
+    out = []
+    for e in dict.fromkeys(t.elements):
+        mask = np.array([x == e for x in t.elements])
+        d, lags, square = correlations.diffusion(t.positions, float(steps[0]), masks=mask)
+        words = "too short for a diffusion coefficient"
+        if len(d) >= 4 and is_diffusive(lags, square):  # A^2/ps are 1e-8 m2/s
+            value = statistics.of_blocks(10 * d)
+            words = f"D = {_pair(value, '1e-9 m$^2$/s')}"
+        text = ": ".join(w for w in (label, words) if w)
+        curve = _curve(text, lags, square, label)
+        out.append(_panel(f"{e}: mean square displacement", "time (ps)", "MSD (A$^2$)", [curve]))
     return out
 
 
@@ -186,12 +218,15 @@ def of_report(report, label):
 def of_table(path, label):
     """Panels of a CSV file, as of mlff validate and of a training: columns over the time, or the first column."""
     with open(path, encoding="utf-8", errors="replace") as f:
-        head, *lines = f.read().splitlines()
+        head, *lines = f.read().splitlines() or [""]
     names = [name.strip() for name in head.split(",")]
     try:
         rows = np.array([[float(w) if w else math.nan for w in line.split(",")] for line in lines if line])
     except ValueError as e:
         raise ModelError(f"{path}: is no table of numbers: {e}") from e
+    if len(rows) and np.abs(rows[np.isfinite(rows)]).max(initial=0) > 1e100:
+        raise ModelError(f"{path}: has numbers above 1e100")
+    rows[~np.isfinite(rows)] = math.nan
     if rows.ndim != 2 or rows.shape[1] != len(names) or len(names) < 2:
         raise ModelError(f"{path}: its rows do not have the {len(names)} columns of the first line")
     x = next((k for k, name in enumerate(names) if name.startswith("time")), 0)
@@ -199,9 +234,13 @@ def of_table(path, label):
     return [_panel(names[k], names[x], names[k], [_curve(label, rows[:, x], rows[:, k])]) for k in ys]
 
 
-def of_certificate(certificate, words):
-    """Figures of a certificate; words: of their titles."""
-    out = [f for m in certificate["measurements"].values() for f in m["figures"]]
+def of_certificate(certificate, words, path, label):
+    """Figures of a certificate; words: of their titles. label: a name before the titles, where there are others."""
+    try:
+        out = [f for m in certificate["measurements"].values() for f in m["figures"]]
+        out = [{**f, "title": f"{label}: {f['title']}" if label else f["title"]} for f in out]
+    except (TypeError, KeyError, AttributeError):
+        raise ModelError(f"{path}: is no certificate of mlff certify") from None
     chosen = [f for f in out if not words or any(w.lower() in f["title"].lower() for w in words)]
     if not chosen:
         raise ModelError(f"no figure has these words in its title; there are: {'; '.join(f['title'] for f in out)}")
@@ -219,7 +258,7 @@ def panels(path, label, args):
         except ValueError as e:
             raise ModelError(f"{path}: is no JSON: {e}") from e
         if isinstance(value, dict) and "measurements" in value:
-            return of_certificate(value, args.figure)
+            return of_certificate(value, args.figure, path, label)
         try:
             return of_report(profiles.read(path), label)
         except profiles.ProfileError as e:
@@ -229,7 +268,7 @@ def panels(path, label, args):
     if begin.startswith("ITEM: "):
         found = runs.read_dump(path, args.timestep, args.elements)
         return of_trajectory(found, label, args.begin, args.pair, path)
-    if "Lattice=" in begin.split("\n", 2)[1] if begin.count("\n") > 1 else False:
+    if re.match(r"\s*\d+\s*\n.*\bLattice=", begin, re.IGNORECASE):
         return of_trajectory(runs.read_xyz(path, args.timestep), label, args.begin, args.pair, path)
     return of_log(path, label, args.begin)
 
@@ -362,7 +401,9 @@ def parser():
     )
     add("-o", "--out", metavar="NAME", help="picture .png, .pdf or .svg, or numbers .npz (default: FILE.png)")
     add("--from", dest="begin", type=number(0, 1e12, "a time from 0"), default=0.0, metavar="PS")
-    p._option_string_actions["--from"].help = "leave out so many ps (steps, if the time is not known) at the begin"
+    p._option_string_actions[
+        "--from"
+    ].help = "leave out so many ps at the begin (steps or frames, if the time is not known)"
     add("--timestep", type=above_zero, metavar="PS", help="of a step of a dump, or between frames of extended XYZ")
     add("--elements", nargs="+", metavar="E", help="of the types 1, 2, ... of a dump without the column element")
     add("--pair", action="append", metavar="A-B", help="only this radial distribution; may be repeated")
