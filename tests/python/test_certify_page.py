@@ -57,9 +57,8 @@ def test_every_criterion_has_a_row(name):
     text = page.page(made)
     (table,) = section(text, "bars")
     head, *rows = table
-    assert head[-1] == "verdict" and [row[-1].replace("\xa0", " ") for row in rows] == [
-        b["verdict"] for b in made["bars"]
-    ]
+    verdicts = [row[2].replace("\xa0", " ") for row in rows]
+    assert head[2] == "verdict" and verdicts == [b["verdict"] for b in made["bars"]]
     assert all(len(row) == len(head) for row in rows) and all(any(row[k] for row in rows) for k in range(len(head)))
 
 
@@ -73,7 +72,7 @@ def test_errors_have_a_row_for_each_group(name):
     column = [h.startswith("forces") for h in table[0]].index(True)
     forces = {r["group"]: r for r in rows if r["quantity"] == "forces"}
     for row in table[1:]:
-        shown = float(row[column].split("\xa0")[0])
+        shown = float(row[column].split(" ")[0])
         assert shown == pytest.approx(forces[row[0]]["value"], rel=0.06), row
 
 
@@ -105,11 +104,28 @@ def test_mean_absolute_errors_and_parity():
 
 
 def test_the_interval_gives_the_digits():
-    shown = lambda *of: page._value(*of).replace("&nbsp;", " ").replace("&plusmn;", "+-")
+    shown = lambda *of: re.sub("<.*?>", "", page._value(*of)).replace("&plusmn;", "+-")
     assert shown(14.795, 1.8041, "meV/A") == "14.8 +- 1.8 meV/A"
     assert shown(-0.0658057, 0.00802) == "-0.0658 +- 0.0080"
     assert shown(12.39, 231.0) == "10 +- 230" and shown(7.0694, 2.048) == "7.1 +- 2.0"
     assert shown(2.497e-06, 1.32e-05) == "2.5e-06 +- 1.3e-05" and shown(3.25, 0.0) == "3.25"
+
+
+def test_intervals_that_are_not_around_the_value():
+    row = {"quantity": "lifetime", "value": 3.4e5, "error": 0.0, "low": 3.4e5, "high": None}
+    assert re.sub("<.*?>", "", page._of_row(row, "atom-ps")) == "above 3.4e+05 atom-ps"
+    row = {"quantity": "false_alarms", "value": 0.0, "error": 0.35, "low": 0.0, "high": 0.7}
+    assert re.sub("<.*?>", "", page._of_row(row, "%")) == "0 % (0 to 0.7)"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_pictures_have_all_groups(name):
+    made = certificate(name)
+    for m in made["measurements"].values():
+        for f in m["figures"]:
+            if f["kind"] == "bars":
+                drawn = page.figure(f)
+                assert drawn.count('class="row"') == sum(b[1] is not None for b in f["bars"])
 
 
 def test_rows_without_an_interval_have_none():

@@ -303,10 +303,10 @@ def run(args):
 
 def read_certificate(path):
     """The certificate of a JSON file; CertifyError if it is none."""
-    with files.naming(path), open(path, encoding="utf-8") as f:
-        text = f.read()
+    with files.naming(path), open(path, "rb") as f:
+        data = f.read()
     try:
-        found = json.loads(text)
+        found = json.loads(data)
     except ValueError as e:
         raise CertifyError(f"{path}: not valid JSON: {e}") from e
     kind = found.get("format") if isinstance(found, dict) else None

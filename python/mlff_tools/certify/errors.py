@@ -188,7 +188,7 @@ def _figures(compared, rows):
             "kind": "bars",
             "title": "Forces: error by group",
             "y_label": "RMSE (meV/A)",
-            "bars": [(r["group"], r["value"], r["error"]) for r in forces],
+            "bars": [(r["group"], r["value"], None if r.get("lacks") else r["error"]) for r in forces],
         },
     ]
     hot = [(number(r["frame"], "temperature"), float((r["forces"] ** 2).mean())) for r in compared]

@@ -1,6 +1,7 @@
 """The HTML page of a certificate: verdict, bars, and each measurement with its table and pictures."""
 
 import math
+import re
 
 from ..report import charts
 from ..report.charts import short, text
@@ -41,14 +42,36 @@ def _value(value, error, unit=""):
         return text(value)
     if number(value) is None:
         return NOT
-    unit = f"&nbsp;{text(unit)}" if unit else ""
+    whole = lambda shown: f"<span class=whole>{shown}</span>{unit}"
+    unit = f" {text(unit)}" if unit else ""
     if not number(error):
-        return f"{short(value)}{unit}"
-    return f"{'&nbsp;&plusmn;&nbsp;'.join(charts.with_error(value, error))}{unit}"
+        return whole(short(value))
+    return whole(" &plusmn; ".join(charts.with_error(value, error)))
+
+
+def _words(said):
+    """A sentence, whose column does not become narrow."""
+    said = re.sub(r", 95 % interval (\S+) to ([^\s:]+)", r" (\1 to \2)", said or "")
+    return f"<div class=words>{text(said)}</div>" if len(said) > 20 else text(said)
 
 
 def _group(name):
     return f"<span class=whole>{text(name)}</span>"
+
+
+def _rounded(r):
+    """A value without an interval, with three digits."""
+    return NOT if number(r["value"]) is None else short(float(f"{r['value']:.3g}"))
+
+
+def _of_row(r, unit=""):
+    """The value of a row: with its interval, which is one-sided or not around the value in some."""
+    low, high = number(r.get("low")), number(r.get("high"))
+    if number(r.get("value")) is not None and "low" in r and high is None:  # as of runs without a failure
+        return f"above {_value(low, None, unit)}"
+    if number(r.get("value")) is not None and None not in (low, high) and "signed" not in r:
+        return f"{_value(r['value'], None, unit)} ({short(low)} to {short(high)})"
+    return _value(r.get("value"), None if r.get("lacks") else r.get("error"), unit)
 
 
 def _said(b):
@@ -81,12 +104,12 @@ def bars(certificate):
     rows = []
     for b in certificate["bars"]:
         quantity, r = QUANTITIES[b["quantity"]], b["row"] or {}
-        link = f'<a href="#{quantity.measured_by}">{text(quantity.meaning)}</a>'
-        value = _value(r.get("value"), r.get("error"), quantity.unit)
-        cells = [link, _group(b["group"]), value, _teacher(r) if r else "", _published(r), text(b["text"] or "")]
-        rows.append([*cells, _bar(b), _said(b)])
-    heads = [("quantity", "", True), ("of", "", True), ("model", "", False), ("teacher", "", False)]
-    heads += [("published", "", False), ("deviation", "", True), ("criterion", "", True), ("verdict", "", True)]
+        link = f'<div class=words><a href="#{quantity.measured_by}">{text(quantity.meaning)}</a></div>'
+        value = _of_row(r, quantity.unit)
+        cells = [link, _group(b["group"]), _said(b), _bar(b), _words(b["text"]), value]
+        rows.append([*cells, _teacher(r) if r else "", _published(r)])
+    heads = [("quantity", "", True), ("of", "", True), ("verdict", "", True), ("criterion", "", True)]
+    heads += [("deviation", "", True), ("model", "", False), ("teacher", "", False), ("published", "", False)]
     return _table(_with(heads, rows), _once(rows))
 
 
@@ -122,7 +145,8 @@ def _published(r):
     out = []
     for e in (r or {}).get("published", ()):
         at = f", {short(e['temperature'])} K" if e.get("temperature") is not None else ""
-        said = f"{short(e['value'])} ({text(e['kind'])}{at})".replace(" ", "&nbsp;")
+        kind = text(e["kind"]).replace("experiment", "exp.")
+        said = f"{short(e['value'])} ({kind}{at})".replace(" ", "&nbsp;")
         out.append(f'<span title="{text(e["source"])}">{said}</span>')
     return "<br>".join(out)
 
@@ -148,7 +172,9 @@ def _sources(certificate):
 def _verdicts(certificate, r):
     same = lambda b: b["row"] and b["quantity"] == r["quantity"] and b["row"]["group"] == r["group"]
     mine = [b for b in certificate["bars"] if same(b)]
-    return " ".join(_said(b) for b in mine)
+    if len(mine) < 2:
+        return "".join(_said(b) for b in mine)
+    return "<br>".join(f"{_said(b)} ({_bar(b)})" for b in mine)
 
 
 def measurement(name, found, certificate):
@@ -198,7 +224,7 @@ def _pivot(groups, columns, certificate):
         for row, mine in zip(rows, groups.values()):
             r = mine.get(q, {})
             v = number(r.get("value"))
-            row.append("" if not r else _value(r["value"], None if r.get("lacks") else r.get("error")))
+            row.append("" if not r else _rounded(r) if r.get("lacks") else _value(r["value"], r.get("error")))
             if has(q, "scale"):
                 row.append(f"{100 * v / r['scale']:.2g}" if number(r.get("scale")) and v is not None else "")
             if has(q, "mae"):
@@ -220,13 +246,13 @@ def _rows(rows, certificate):
     body, order = [], list(dict.fromkeys(r["quantity"] for r in rows))
     for r in sorted(rows, key=lambda r: order.index(r["quantity"])):
         quantity = QUANTITIES[r["quantity"]]
-        value = _value(r["value"], r.get("error"), quantity.unit)
+        value = _of_row(r, quantity.unit)
         if number(r.get("scale")) and number(r["value"]) is not None:
             value += f" ({100 * r['value'] / r['scale']:.2g}&nbsp;%)"
         other = _teacher(r)
         off = ""
         if number(r.get("teacher")) and number(r["value"]) is not None and quantity.kind == "near":
-            off = f"{100 * (r['value'] / r['teacher'] - 1):+.2g}&nbsp;%"
+            off = f"{100 * (r['value'] / r['teacher'] - 1):+.3g}&nbsp;%"
         note = (
             text(r.get("note") or "")
             if r["value"] is not None or not r.get("note")
@@ -306,7 +332,7 @@ def _curve(plot, f, c, css):
 
 
 def _bars(f):
-    rows = [b for b in f["bars"] if number(b[1]) is not None][:24]
+    rows = [b for b in f["bars"] if number(b[1]) is not None]
     if not rows:
         return ""
     top = max(v + (e or 0) for _, v, e in rows)
@@ -391,7 +417,9 @@ def page(certificate):
     title = f"Certificate: {certificate['model']['name']}"
     css = {"PASS": "good", "FAIL": "bad"}.get(verdict, "")  # UNDECIDED as a warning
     missed = [b for b in certificate["bars"] if b["verdict"] != "PASS"]
-    words = ", ".join(dict.fromkeys(f"{b['quantity']} ({b['group']}): {b['verdict']}" for b in missed))
+    words = ", ".join(
+        dict.fromkeys(f"{QUANTITIES[b['quantity']].meaning} ({b['group']}): {b['verdict']}" for b in missed)
+    )
     banner = (
         f'<p class="banner {css}"><b>{text(certificate["verdict_text"])}</b>{". " + text(words) if words else ""}</p>'
     )
