@@ -23,11 +23,15 @@ def _bars(*rows):
 ALWAYS = _bars(
     ("lifetime", 300000, "atom-ps between failures, at 95 %: none in 10^6 (rule of three)"),
     ("nve_drift", 0.01, "4 K in 100 ps without a thermostat"),
-    ("nvt", "stable", "a run of the user's own length must end"),
-    ("roc_area", 0.95, "an unknown environment has the larger uncertainty in 19 of 20 pairs"),
+    ("nvt", "stable", "a run as long as a user's must complete"),
+    (
+        "roc_area",
+        0.95,
+        "of a frame with a large error and another frame, the first has the larger uncertainty in 19 of 20 pairs",
+    ),
     ("false_alarms", "1 %", "more are ignored by users"),
 )
-PERIODIC = _bars(("npt", "stable", "a run of the user's own length must end"))
+PERIODIC = _bars(("npt", "stable", "a run as long as a user's must complete"))
 CRYSTAL = _bars(
     (
         "forces",
@@ -71,7 +75,7 @@ LIQUID = _bars(
     ("run_bias", 0.5, "meV/atom: 0.15 kJ/mol of a molecule of water"),
     ("run_pressure", 300, "bar: 1.4 % of the density of water"),
     ("density", "1.5 %", "as the bar of the pressure"),
-    ("diffusion", "20 %", "of the teacher's; a run of 100 ps knows it no better"),
+    ("diffusion", "20 %", "of the teacher's value; a run of 100 ps does not resolve it better"),
     ("rdf", 5, "%: peaks within the differences of good functionals"),
     ("heat_of_vaporisation", "5 %", "2 kJ/mol in water; the energy of the liquid against its molecules"),
 )
