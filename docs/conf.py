@@ -72,7 +72,7 @@ def write_certificates(app, exception):
 
 
 def as_rst(*arguments):
-    """Docstrings as they stand in the source, in reStructuredText: `name: text` is a field, indented lines are code."""
+    """Docstrings in reStructuredText: `name: text` is a field, indented lines are code."""
     out, in_field, in_code, lines = [], False, False, arguments[-1]
     for line in lines:
         found = re.match(r"([a-z_][a-z_, ]*): +(.*)$", line)

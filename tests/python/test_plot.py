@@ -317,7 +317,7 @@ def test_tables(tmp_path, monkeypatch, capsys):
         (["flat box"], "flat box: a box has no volume"),
         (["dump", "--from", "250"], "dump: 0 frames after --from 250: three or more are needed"),
         (["empty.csv"], "empty.csv: its rows do not have the 1 columns of the first line"),
-        (["strange.json"], "strange.json: is no certificate of mlff certify"),
+        (["strange.json"], "strange.json: not a certificate of mlff certify"),
         (["other.json"], "other.json: "),
         (["half.json"], "half.json: is no JSON: "),
         ([CERTIFICATE, "--figure", "melting"], "no figure has these words in its title; there are: Error of force"),

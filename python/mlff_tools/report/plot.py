@@ -223,7 +223,7 @@ def of_table(path, label):
     try:
         rows = np.array([[float(w) if w else math.nan for w in line.split(",")] for line in lines if line])
     except ValueError as e:
-        raise ModelError(f"{path}: is no table of numbers: {e}") from e
+        raise ModelError(f"{path}: not a table of numbers: {e}") from e
     if len(rows) and np.abs(rows[np.isfinite(rows)]).max(initial=0) > 1e100:
         raise ModelError(f"{path}: has numbers above 1e100")
     rows[~np.isfinite(rows)] = math.nan
@@ -240,7 +240,7 @@ def of_certificate(certificate, words, path, label):
         out = [f for m in certificate["measurements"].values() for f in m["figures"]]
         out = [{**f, "title": f"{label}: {f['title']}" if label else f["title"]} for f in out]
     except (TypeError, KeyError, AttributeError):
-        raise ModelError(f"{path}: is no certificate of mlff certify") from None
+        raise ModelError(f"{path}: not a certificate of mlff certify") from None
     chosen = [f for f in out if not words or any(w.lower() in f["title"].lower() for w in words)]
     if not chosen:
         raise ModelError(f"no figure has these words in its title; there are: {'; '.join(f['title'] for f in out)}")

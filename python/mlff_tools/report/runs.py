@@ -118,7 +118,7 @@ def _dump_frames(f, path):
     units, line = None, f.readline()
     while line:
         if not line.startswith("ITEM: "):
-            raise ModelError(f"{path}: is no dump of LAMMPS: expected `ITEM:`, found '{line.strip()[:40]}'")
+            raise ModelError(f"{path}: not a dump of LAMMPS: expected `ITEM:`, found '{line.strip()[:40]}'")
         found, flags = {}, []
         while line.startswith("ITEM: ") and not line.startswith("ITEM: ATOMS"):
             key = line[6:].split()[0]
