@@ -30,7 +30,8 @@ CUTOFFS = (4.5, 6.5)  # A
 
 class Crystal(typing.NamedTuple):
     """frame: the unit cell; lattice, elements, constant: those of lattices.py, or None; top: highest temperature of the
-    crystal, K; melting: K; bulk: modulus, bar; files: {what: name of a file of structures that the recipe reads}."""
+    crystal, K; melting: K; bulk: modulus, bar; files: {what: name of a file of structures that the recipe reads};
+    others: {lattice: its constants, relaxed by the teacher}."""
 
     frame: dict
     lattice: typing.Optional[str]
@@ -40,6 +41,7 @@ class Crystal(typing.NamedTuple):
     melting: float
     bulk: float
     files: dict
+    others: dict
 
 
 def timestep(elements):
@@ -102,23 +104,30 @@ def _slab_size(lattice, elements, constant, face):
     return [int(np.ceil(WIDE / sides[0])), int(np.ceil(WIDE / sides[1])), layers]
 
 
-def _other_lattices(c, near):
-    """Items `crystal` of other lattices with as much volume for an atom; of tetrahedral ones denser ones and white tin,
-    too."""
-    volume = abs(np.linalg.det(c.frame["cell"])) / len(c.frame["elements"])
+def other_lattices(lattice, elements):
+    """Names of other lattices for these elements, but fcc and hcp where items `stacking` have them."""
     out = []
     for name, sites in lattices.LATTICES.items():
-        stacked = {c.lattice, name} <= {"fcc", "hcp"}  # items `stacking`
-        apart = name == "beta-tin" and c.lattice != "diamond"
-        if len(sites) != len(c.elements) or name == c.lattice or stacked or apart:
-            continue
-        for share in (1.0, 0.8) if c.lattice in ("diamond", "zincblende") else (1.0,):
-            constant = np.round(lattices.constant_of(name, share * volume), 3).tolist()
+        stacked = {lattice, name} <= {"fcc", "hcp"}
+        apart = name == "beta-tin" and lattice != "diamond"
+        if len(sites) == len(elements) and name != lattice and not stacked and not apart:
+            out.append(name)
+    return out
+
+
+def _other_lattices(items, c, near):
+    """Other lattices with as much volume for an atom, of tetrahedral ones denser ones, too, strained and displaced; and
+    near the crystal that the teacher relaxes, whose energy the certificate asks for."""
+    volume = abs(np.linalg.det(c.frame["cell"])) / len(c.frame["elements"])
+    for name, rest in c.others.items():
+        shares = (1.0, 0.8) if c.lattice in ("diamond", "zincblende") else (1.0,)
+        wide = [np.round(lattices.constant_of(name, share * volume), 3).tolist() for share in shares]
+        for constant in [*wide, rest]:
             unit = lattices.crystal(name, c.elements, constant)
             times = [max(1, math.ceil(2 * near / w)) for w in np.linalg.norm(unit["cell"], axis=1)]
-            keys = {"lattice": name, "elements": c.elements, "constant": constant, "supercell": times}
-            out.append(keys)
-    return out
+            value = {"lattice": name, "elements": c.elements, "constant": constant, "supercell": times}
+            strain, rattle = (0.02, 0.006) if constant is rest else (0.04, 0.03)
+            items.add("crystal", value, 12, label="polymorph", strain=strain, rattle=_round(rattle * near))
 
 
 def _bulk(items, c, near, source, large):
@@ -180,10 +189,7 @@ def _planar(items, c, near):
         value = {**base, "miller": int(face), "size": size, "vacuum": 10}
         items.add("surface", value, dynamics=runs)
         items.add("surface", value, dynamics={**runs, "time": 0.5, "every": 0.1, "runs": 2}, split="test")
-    for value in _other_lattices(c, near):
-        items.add("crystal", value, 12, label="polymorph", strain=0.04, rattle=_round(0.03 * near))
-        # near the ideal lattice, whose energy is asked for
-        items.add("crystal", value, 12, label="polymorph", strain=0.02, rattle=_round(0.006 * near))
+    _other_lattices(items, c, near)
 
 
 def _no_lattice(items, c, near):
