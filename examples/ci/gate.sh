@@ -89,6 +89,10 @@ processor() { if grep -qw avx2 /proc/cpuinfo && grep -qw fma /proc/cpuinfo; then
 MODEL=$1
 [ -f "$MODEL" ] || die "there is no model file $MODEL"
 case $2 in
+  --store | --store-work | --baseline | --work | --previous) ;;
+  --*) die "there is no option $2" ;;
+esac
+case $2 in
   --previous) [ $# -eq 4 ] || die "--previous needs a build and its model file" ;;
   --*) [ $# -eq 3 ] || die "$2 needs a folder" ;;
 esac

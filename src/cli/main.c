@@ -58,11 +58,10 @@ static void print_usage(FILE *out)
   for (int k = 0; k < N_COMMANDS; k++)
     fprintf(out, "  mlff %-12s%-28s%s\n", commands[k].name, commands[k].arguments, commands[k].summary);
   for (int k = 0; k < N_SCRIPTS; k++) fprintf(out, "  mlff %-12s%-28s%s\n", scripts[k].name, "...", scripts[k].summary);
-  fprintf(
-      out,
-      "\n  mlff COMMAND --help     options of a command\n  mlff --version          version\n"
-      "  eval \"$(mlff --completion)\"      Tab completion of commands, options and models (bash, zsh)\n\n"
-      "Exit status: 0 success; 1 a check or a run failed; 2 wrong usage or input; 3 undecided, or no usable GPU.\n");
+  fprintf(out, "\n  mlff COMMAND --help     options of a command\n  mlff --version          version\n"
+               "  eval \"$(mlff --completion)\"      Tab completion of commands, options and models (bash, zsh)\n\n"
+               "Exit status: 0 success; 1 a check or a run failed; 2 wrong usage or input; 3 undecided; check --gpu: "
+               "none can be used.\n");
 }
 
 /* For bash, and zsh with bashcompinit. Words are read from --help. */
@@ -114,6 +113,8 @@ int cli_run(int argc, char **argv, int in_batch)
     print_usage(stdout);
     return CLI_OK;
   }
+  const int is_word = !strcmp(argv[1], "--version") || !strcmp(argv[1], "--completion");
+  if (is_word && argc > 2) return cli_error(CLI_WRONG, argv[1], "takes no argument, and got '%s'", argv[2]);
   if (!strcmp(argv[1], "--version")) {
     printf("mlff %s (commit %s)\n", MLFF_VERSION, mlff_commit());
     return CLI_OK;

@@ -72,6 +72,7 @@ def test_baseline(tmp_path):
         ([STUDENT, "none.yaml"], "no model file none.yaml"),
         ([STUDENT, "--baseline", "nowhere"], "holds no reports"),
         ([STUDENT, "--store"], "--store needs a folder"),
+        ([STUDENT, "--sotre", "base"], "there is no option --sotre"),
         ([STUDENT, "--work"], "--work needs a folder"),
         ([STUDENT, "--previous", "build"], "--previous needs a build and its model file"),
         ([STUDENT, "--previous", "nowhere", TEACHER], "there is no build nowhere"),

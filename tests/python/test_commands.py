@@ -171,6 +171,11 @@ def test_roofs_of_a_busy_core():
         assert value > 0.6 * quiet[key], (key, value, quiet[key])
 
 
+@pytest.mark.parametrize("word", ["--version", "--completion"])
+def test_words_without_arguments(word):
+    assert f"mlff {word}: takes no argument, and got 'fish'" in mlff(word, "fish", status=2)
+
+
 @pytest.mark.parametrize(
     "words",
     [
