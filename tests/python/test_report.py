@@ -225,6 +225,7 @@ def test_suite_shows_one_of_the_repeats(tmp_path):
                 "file": f"runs/w-{model}.r2.json",
             }
         )
+        write(tmp_path / "work" / f"w-{model}.json", full(f"w-{model}", model, 64, 9.0, seed=9))  # of --count
     write(
         tmp_path / "suite.json",
         {"format": "mlff-bench/1", "cases": rows, "quiet": False, "noise": "THE MACHINE WAS TOO NOISY: really"},

@@ -77,7 +77,7 @@ class Folder:
         rows = {os.path.normpath(r["file"]): r for suite in self.suites for r in suite["cases"] if r["file"]}
         seen = set()
         for file, (report, digest) in sorted(found.items(), key=lambda f: (f[0] not in rows, f[0])):
-            repeat = self.suites and file not in rows and os.path.dirname(file) == "runs"
+            repeat = self.suites and file not in rows and os.path.dirname(file) in ("runs", "work")
             if digest not in seen and not repeat:  # the copies under other names, and the other repeats
                 self.runs.append(Run(file, report, rows.get(file)))
                 seen.add(digest)
