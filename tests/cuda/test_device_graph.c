@@ -193,7 +193,7 @@ START_TEST(errors_name_atoms)
   const double before = t->pos[4][1];
   t->pos[4][1] = NAN;
   write_positions(t);
-  test_fails(mlff_model_evaluate(model, &t->device, NULL, &result, &error), error, MLFF_E_NUMERIC, "atom 4");
+  test_fails(mlff_model_evaluate(model, &t->device, NULL, &result, &error), error, MLFF_E_NUMERIC, "atom 5");
   t->pos[4][1] = before;
   memcpy(t->pos[t->host.nbr[t->host.row[4]]], t->pos[4], sizeof t->pos[4]);
   write_positions(t);
@@ -202,7 +202,7 @@ START_TEST(errors_name_atoms)
   t->device.list_id++;
   device_write((int32_t *) (uintptr_t) t->device.species + 5, &wrong, sizeof wrong);
   test_fails(mlff_model_evaluate(model, &t->device, NULL, &result, &error), error, MLFF_E_ARG,
-             "species of atom 5 is 17");
+             "species of atom 6 counted from 1 is 17");
   device_write((int32_t *) (uintptr_t) t->device.species, t->host.species, (size_t) t->host.n_all * sizeof wrong);
   memcpy(t->pos, mlff_system_graph(t->system)->pos, (size_t) t->host.n_all * sizeof *t->pos);
   write_positions(t);

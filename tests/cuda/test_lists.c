@@ -166,7 +166,7 @@ START_TEST(wrong_use_is_refused)
   for (int k = 0; k < 3; k++) {
     t.pos[4][1] = wrong[k];
     bare.list_id++;
-    test_fails(mlff_model_evaluate(gpu, &bare, NULL, &x.result, &error), error, MLFF_E_NUMERIC, "atom 4");
+    test_fails(mlff_model_evaluate(gpu, &bare, NULL, &x.result, &error), error, MLFF_E_NUMERIC, "atom 5");
   }
   t.pos[4][1] = before;
   bare.list_id++;

@@ -224,7 +224,7 @@ START_TEST(wrong_positions)
   for (int k = 0; k < 3; k++) step(&s, 0);
   const long in_a_step = n_exchanges(&s) / 6, before = n_exchanges(&s);
   s.pos[4][1] = NAN;
-  test_fails(evaluate(&s, s.replayed, &a.result, &error), error, MLFF_E_NUMERIC, "atom 4");
+  test_fails(evaluate(&s, s.replayed, &a.result, &error), error, MLFF_E_NUMERIC, "atom 5");
   ck_assert_int_eq(n_exchanges(&s) - before, in_a_step);
   memcpy(s.pos, s.start, (size_t) s.graph.n_all * sizeof *s.pos);
   memcpy(s.pos[4], s.pos[s.graph.nbr[s.graph.row[4]]], sizeof s.pos[4]);
