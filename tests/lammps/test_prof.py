@@ -45,14 +45,15 @@ def test_times_are_those_of_lammps(tmp_path):
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="processes cannot be kept on a core here")
 def test_processor_time_of_a_busy_core(tmp_path):
-    """Two other processes on the core: wall times are two to four times as long, the processor time of a step is not,
-    and the report has it that the run was disturbed."""
+    """Two other processes on the core: wall times are three times as long, the processor time of a step is not, and the
+    report has it that the run was disturbed. A neighbor on the other thread of the core, in one of the runs, makes a
+    step up to twice as long, but no more."""
     core, deck = min(os.sched_getaffinity(0)), argon(prof("file r.json warmup 20"), "run 2000", n=4)
     spin = [sys.executable, "-c", f"import os; os.sched_setaffinity(0, {{{core}}})\nwhile True: pass"]
-    before, found = os.sched_getaffinity(0), []
+    before, found = os.sched_getaffinity(0), {0: [], 2: []}
     os.sched_setaffinity(0, {core})
     try:
-        for n in (0, 2):
+        for n in (0, 2) * 3:  # the least of each counts: other programs of this machine make caches and clocks slower
             others = [subprocess.Popen(spin) for _ in range(n)]
             try:
                 launch(deck, str(tmp_path))
@@ -60,12 +61,13 @@ def test_processor_time_of_a_busy_core(tmp_path):
                 for other in others:
                     other.kill()
                     other.wait()
-            found.append(load(tmp_path))
+            found[n].append(load(tmp_path))
     finally:
         os.sched_setaffinity(0, before)
-    quiet, busy = found
-    assert busy["cpu_share"] < 0.6 and busy["mean_latency_ms"] > 1.6 * busy["cpu_ms"]
-    assert 0.7 < busy["cpu_ms"] / quiet["cpu_ms"] < 1.5, (busy["cpu_ms"], quiet["cpu_ms"])
+    quiet, least = (min(r["cpu_ms"] for r in reports) for reports in found.values())
+    busy = sorted(found[2], key=lambda r: r["cpu_share"])[1]
+    assert busy["cpu_share"] < 0.6 and busy["mean_latency_ms"] > 1.6 * busy["cpu_ms"], busy["cpu_share"]
+    assert 0.5 < least / quiet < 2, (least, quiet)
     close(busy["cpu_ms"], busy["cpu_share"] * busy["mean_latency_ms"], 1e-6 * busy["cpu_ms"], "share of the mean")
     shown = subprocess.run([os.environ["MLFF"], "show", "r.json"], cwd=tmp_path, capture_output=True, text=True)
     assert "DISTURBED: other programs had the processor" in shown.stdout
