@@ -78,8 +78,7 @@ def _curves(x, sides):
     """Curves of a figure with 95 % bands."""
     out = []
     for name, blocks in sides:
-        error = statistics.student(len(blocks) - 1) * blocks.std(0, ddof=1) / np.sqrt(len(blocks))
-        y = blocks.mean(0)
+        y, error = statistics.band(blocks)
         out.append({"label": name, "x": x, "y": y, "low": y - error, "high": y + error})
     return out
 

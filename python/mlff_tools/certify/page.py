@@ -33,7 +33,6 @@ HEADS = {
     "novel_forces": "forces",
     "flagged": "flagged",
 }
-SMOOTH = 150  # points of a curve that is no noise
 
 
 def _value(value, error, unit=""):
@@ -303,7 +302,7 @@ def _plot(f):
     plot = charts.Plot(x_range, y_range, f["x_label"], f["y_label"], log_x=log, log_y=log, title=f["title"])
     plot.x_ticks = [(x, charts.GREEK.get(label, label)) for x, label in f["ticks"]] if f.get("ticks") else None
     css = [SIDES.get(c.get("label")) or f"c{c.get('side', k) % 8}" for k, c in enumerate(curves)]
-    pairs = "c1" in css and f["kind"] == "lines" and max(len(c["x"]) for c in curves) <= SMOOTH
+    pairs = "c1" in css and f["kind"] == "lines" and max(len(c["x"]) for c in curves) <= charts.SMOOTH
     for k in sorted(range(len(curves)), key=lambda k: css[k] != "c1"):  # the teacher's wide, the model's on it
         _curve(plot, f, curves[k], f"{css[k]} under" if pairs and css[k] == "c1" else css[k])
     if f.get("bound"):

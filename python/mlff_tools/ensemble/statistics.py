@@ -71,6 +71,12 @@ def of_blocks(values):
     return Estimate(float(values.mean()), float(error), len(values) >= 4)
 
 
+def band(blocks):
+    """(mean [n], error [n], half of a 95 % interval) of a curve from its blocks [blocks, n]."""
+    error = student(len(blocks) - 1) * blocks.std(0, ddof=1) / math.sqrt(len(blocks))
+    return blocks.mean(0), error
+
+
 def _means(values, n):
     """Means of n blocks of values in a row, as equal as can be."""
     values = np.asarray(values, float)

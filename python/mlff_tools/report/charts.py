@@ -15,6 +15,7 @@ def text(value):
 
 
 GREEK = {"G": "Γ"}  # wave vectors
+SMOOTH = 150  # points of a curve that is no noise
 
 
 def short(value):

@@ -13,7 +13,7 @@ intervals are of 95 %, from means of blocks. Needs matplotlib: pip install mlff[
 """
 
 import argparse
-import importlib
+import itertools
 import json
 import math
 import os
@@ -26,10 +26,10 @@ from ..bench import profiles
 from ..certify import correlations
 from ..command_line import above_zero, number, one_line
 from ..ensemble import statistics
-from ..model.files import write_bytes, write_npz
+from ..model.files import write_npz
 from ..model.modelfile import ModelError
-from . import runs
-from .charts import GREEK, short, with_error
+from . import runs, style
+from .charts import GREEK, SMOOTH, short, with_error
 
 # Column of thermo output: title, unit by `units`, whether the first value is taken off (a conserved quantity)
 ENERGY = {"metal": "eV", "real": "kcal/mol"}
@@ -44,10 +44,9 @@ THERMO = {
     "Density": ("Density", {"metal": "g/cm^3", "real": "g/cm^3"}, False),
 }
 FREE, LINEAR = 5.0, 0.2  # A^2 beyond which an atom has left its cage; of the exponent of a diffusive displacement
+SIDES = {"model": style.STUDENT, "teacher": style.TEACHER}
 FORMATS = (".png", ".pdf", ".svg", ".npz")
 PAIRS = 5e8  # of all frames of a radial distribution
-UNDATED = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}  # the same numbers make the same bytes
-COLORS = ("#1f6f8b", "#b2541a", "#6a7f2b", "#7a4fa0", "#a8324f", "#2f6b5e", "#94761c", "#8b8f94")
 
 
 def _pair(found, unit):
@@ -82,7 +81,7 @@ def of_log(path, label, begin):
     used = x >= x[0] + begin
     if used.sum() < 2:
         raise ModelError(f"{path}: less than two rows lie after --from {begin:g}: the run has {x[-1] - x[0]:g}")
-    out, per_atom = [], "/atom" if "per atom" in log.notes else ""
+    out, per_atom = [], "/atom" if log.per_atom else ""
     for name, (title, units, is_conserved) in THERMO.items():
         if name not in log.columns:
             continue
@@ -104,9 +103,8 @@ def of_log(path, label, begin):
         out.append(_panel(title, axis, title.split(" - ")[0] + unit, [_curve(text, x, y, label)], **more))
     if not out:
         raise ModelError(f"{path}: none of the columns {', '.join(THERMO)}: add them by thermo_style custom")
-    for note in log.notes:
-        if note != "per atom":
-            print(f"mlff plot: warning: {path}: {note}", file=sys.stderr)
+    if log.error:
+        print(f"mlff plot: warning: {path}: the run ended with {log.error}", file=sys.stderr)
     return out
 
 
@@ -139,12 +137,8 @@ def of_trajectory(t, label, begin, pairs, path):
     found, r = correlations.rdf(shown.positions, shown.cells, t.elements, min(blocks, len(shown.positions)))
     out = []
     for name in wanted:
-        g = found[name]
-        mean, n = g.mean(0), len(g)
-        more = {}
-        if n > 2:
-            error = statistics.student(n - 1) * g.std(0, ddof=1) / math.sqrt(n)
-            more = {"low": np.maximum(mean - error, 0.0).tolist(), "high": (mean + error).tolist()}
+        mean, error = statistics.band(found[name])
+        more = {"low": np.maximum(mean - error, 0.0).tolist(), "high": (mean + error).tolist()}
         out.append(_panel(f"{name}: radial distribution", "r (A)", "g(r)", [_curve(label, r, mean, label, **more)]))
     return out + _displacements(t, label, path)
 
@@ -259,10 +253,7 @@ def panels(path, label, args):
             raise ModelError(f"{path}: is no JSON: {e}") from e
         if isinstance(value, dict) and "measurements" in value:
             return of_certificate(value, args.figure, path, label)
-        try:
-            return of_report(profiles.read(path), label)
-        except profiles.ProfileError as e:
-            raise ModelError(str(e)) from e
+        return of_report(profiles.read(path), label)
     if path.endswith(".csv"):
         return of_table(path, label)
     if begin.startswith("ITEM: "):
@@ -288,11 +279,11 @@ def merged(groups):
 
 def _draw(axes, panel):
     """One panel on matplotlib axes."""
-    axes.set_title(panel["title"], fontsize=9, loc="left")
+    axes.set_title(panel["title"])
     if panel["kind"] == "bars":
         rows = [b for b in panel["bars"] if b[1] is not None][::-1]
         errors = [b[2] or 0.0 for b in rows]
-        axes.barh([b[0] for b in rows], [b[1] for b in rows], xerr=errors if any(errors) else None, color=COLORS[0])
+        axes.barh([b[0] for b in rows], [b[1] for b in rows], xerr=errors if any(errors) else None, color=style.STUDENT)
         axes.tick_params(axis="y", labelsize=min(6.0, 130 / len(rows)))
         axes.set_xlabel(panel["y_label"])
         return
@@ -301,14 +292,14 @@ def _draw(axes, panel):
     shown = set()
     for k, c in enumerate(panel["curves"]):
         side = c.get("side", k)
-        color = {"model": COLORS[0], "teacher": COLORS[1]}.get(c.get("label"), COLORS[side % len(COLORS)])
+        color = SIDES.get(c.get("label")) or style.CURVES[side % len(style.CURVES)]
         x, y = ([math.nan if v is None else v for v in c[key]] for key in ("x", "y"))
         label = c.get("label") if c.get("label") not in shown else None
         shown.add(c.get("label"))
         if panel["kind"] == "dots":
             axes.plot(x, y, ".", ms=2.5, color=color, label=label)
             continue
-        wide = of_teacher and color == COLORS[1] and len(x) <= 150
+        wide = of_teacher and color == style.TEACHER and len(x) <= SMOOTH
         axes.plot(x, y, lw=3.5 if wide else 1.0, alpha=0.45 if wide else 1.0, zorder=1 if wide else 2, color=color)
         axes.plot([], [], lw=2, color=color, label=label)
         if c.get("low"):
@@ -328,49 +319,25 @@ def _draw(axes, panel):
     axes.set_xlabel(panel["x_label"])
     axes.set_ylabel(panel["y_label"])
     if any(names):
-        axes.legend(fontsize=6.5, frameon=False)
-
-
-def _matplotlib():
-    try:
-        matplotlib = importlib.import_module("matplotlib")
-    except ImportError as e:
-        raise ModelError("mlff plot needs matplotlib: pip install matplotlib; -o NAME.npz needs none") from e
-    matplotlib.use("Agg")
-    return importlib.import_module("matplotlib.figure").Figure, matplotlib.rc_context
+        axes.legend(fontsize=6.5)
 
 
 def draw(found, path, width=3.4, height=2.5):
     """Writes the picture: panels of width x height inches, two in a row."""
-    figure_class, context = _matplotlib()
     columns = min(2, len(found))
-    rows = -(-len(found) // columns)
-    with context(
-        {
-            "font.size": 8,
-            "axes.spines.top": False,
-            "axes.spines.right": False,
-            "svg.hashsalt": "mlff",
-            "svg.fonttype": "none",
-        }
-    ):
-        figure = figure_class(figsize=(width * columns, height * rows), layout="constrained")
-        for k, panel in enumerate(found):
-            _draw(figure.add_subplot(rows, columns, k + 1), panel)
-        temporary = f"{path}.tmp{os.path.splitext(path)[1]}"
-        try:
-            figure.savefig(temporary, dpi=200, metadata=UNDATED.get(os.path.splitext(path)[1]))
-            with open(temporary, "rb") as f:
-                write_bytes(path, f.read())
-        finally:
-            if os.path.exists(temporary):
-                os.remove(temporary)
+    rows = math.ceil(len(found) / columns)
+    try:
+        with style.drawing(path, (width * columns, height * rows), rows, columns, squeeze=False) as grid:
+            for axes, panel in itertools.zip_longest(grid.flat, found):
+                _draw(axes, panel) if panel else axes.remove()
+    except ImportError as e:
+        raise ModelError("mlff plot needs matplotlib: pip install matplotlib; -o NAME.npz needs none") from e
 
 
 def numbers_of(found):
     """{name: array} of all curves: `TITLE | FILE | x` and `y`, `low`, `high`; without FILE where there is one, with the
     name of the curve in figures of certificates."""
-    out = {}
+    out, name = {}, lambda *words: " | ".join(str(w) for w in words if w != "")
     for panel in found:
         if panel["kind"] == "bars":
             rows = [b for b in panel["bars"] if b[1] is not None]
@@ -379,7 +346,6 @@ def numbers_of(found):
             continue
         for k, c in enumerate(panel["curves"]):
             who = c["of"] if "of" in c else c.get("label") or k  # several curves of a band structure have no name
-            name = lambda *words: " | ".join(str(w) for w in words if w != "")
             who = who if name(panel["title"], who, "x") not in out else name(who, k)
             for key in ("x", "y", "low", "high"):
                 if c.get(key) is not None:
@@ -400,10 +366,8 @@ def parser():
         help="log or dump of LAMMPS, extended XYZ, report or certificate (JSON), CSV",
     )
     add("-o", "--out", metavar="NAME", help="picture .png, .pdf or .svg, or numbers .npz (default: FILE.png)")
-    add("--from", dest="begin", type=number(0, 1e12, "a time from 0"), default=0.0, metavar="PS")
-    p._option_string_actions[
-        "--from"
-    ].help = "leave out so many ps at the begin (steps or frames, if the time is not known)"
+    begin = "leave out so many ps at the begin (steps or frames, if the time is not known)"
+    add("--from", dest="begin", type=number(0, 1e12, "a time from 0"), default=0.0, metavar="PS", help=begin)
     add("--timestep", type=above_zero, metavar="PS", help="of a step of a dump, or between frames of extended XYZ")
     add("--elements", nargs="+", metavar="E", help="of the types 1, 2, ... of a dump without the column element")
     add("--pair", action="append", metavar="A-B", help="only this radial distribution; may be repeated")
@@ -417,7 +381,7 @@ def main(argv=None):
     out = args.out or f"{os.path.basename(args.files[0])}.png"
     if os.path.splitext(out)[1] not in FORMATS:
         raise ModelError(f"{out}: the end of the name must be one of {', '.join(FORMATS)}")
-    if not 0 < len(set(map(os.path.realpath, args.files))) == len(args.files):
+    if len(set(map(os.path.realpath, args.files))) < len(args.files):
         raise ModelError("the same file is given twice")
     labels = [os.path.basename(f) for f in args.files] if len(args.files) > 1 else [""]
     if len(set(labels)) < len(labels):

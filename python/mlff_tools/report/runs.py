@@ -20,13 +20,14 @@ NO_THERMO = (
 
 @dataclasses.dataclass
 class Log:
-    """The thermodynamic output of a log: columns {name: [rows]}, time in ps (None: unknown), units; notes: what a
-    reader must know."""
+    """The thermodynamic output of a log: columns {name: [rows]}, time in ps (None: unknown), units; per_atom: whether
+    energies are; error: with which the run ended, or None."""
 
     columns: dict
     time: np.ndarray
     units: str
-    notes: list
+    per_atom: bool
+    error: str
 
 
 @dataclasses.dataclass
@@ -82,7 +83,7 @@ def read_log(path):
         text = f.read()
     units = re.findall(r"^\s*Unit style\s*:\s*(\S+)", text, re.M) or re.findall(r"^units\s+(\w+)", text, re.M)
     units = units[-1] if units else "unknown"
-    names, table, times, notes = None, [], [], []
+    names, table, times = None, [], []
     for head, rows, step in _tables(text):
         if head != names or (table and rows[0][0] != table[-1][0]):
             names, table, times = head, [], []
@@ -99,11 +100,8 @@ def read_log(path):
     if time is None or not np.ptp(time) > 0:
         time = None
     errors = re.findall(r"^ERROR.*$", text, re.M)
-    if errors:
-        notes.append(f"the run ended with {errors[-1].strip()}")
-    if re.findall(r"^thermo_modify\s.*\bnorm\s+yes", text, re.M):
-        notes.append("per atom")
-    return Log(columns, time, units, notes)
+    per_atom = bool(re.search(r"^thermo_modify\s.*\bnorm\s+yes", text, re.M))
+    return Log(columns, time, units, per_atom, errors[-1].strip() if errors else None)
 
 
 def _number(kind, text, what, path):

@@ -13,6 +13,7 @@ COLOURS = dict(re.findall(r"--(\w+): (#[0-9a-f]{6})", CSS[: CSS.index("}")]))  #
 CURVES = tuple(COLOURS[f"c{k}"] for k in range(8))
 STUDENT, TEACHER = CURVES[:2]
 DPI = 200
+UNDATED = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
 
 
 def _settings():
@@ -53,5 +54,5 @@ def drawing(path, size, rows=1, columns=1, **options):
         figure = Figure(figsize=size, layout="constrained")
         yield figure.subplots(rows, columns, **options)
         data, kind = io.BytesIO(), os.path.splitext(path)[1][1:]
-        figure.savefig(data, format=kind, dpi=DPI, metadata={"Date": None} if kind == "svg" else None)
+        figure.savefig(data, format=kind, dpi=DPI, metadata=UNDATED.get(kind))
     write_bytes(path, data.getvalue())
