@@ -121,12 +121,11 @@ def _other_lattices(items, c, near):
     volume = abs(np.linalg.det(c.frame["cell"])) / len(c.frame["elements"])
     for name, rest in c.others.items():
         shares = (1.0, 0.8) if c.lattice in ("diamond", "zincblende") else (1.0,)
-        wide = [np.round(lattices.constant_of(name, share * volume), 3).tolist() for share in shares]
-        for constant in [*wide, rest]:
+        wide = [(np.round(lattices.constant_of(name, share * volume), 3).tolist(), 0.04, 0.03) for share in shares]
+        for constant, strain, rattle in [*wide, (rest, 0.02, 0.006)]:
             unit = lattices.crystal(name, c.elements, constant)
             times = [max(1, math.ceil(2 * near / w)) for w in np.linalg.norm(unit["cell"], axis=1)]
             value = {"lattice": name, "elements": c.elements, "constant": constant, "supercell": times}
-            strain, rattle = (0.02, 0.006) if constant is rest else (0.04, 0.03)
             items.add("crystal", value, 12, label="polymorph", strain=strain, rattle=_round(rattle * near))
 
 

@@ -42,6 +42,12 @@ def constant_of(lattice, volume):
     return np.array([a, ratio * a]) if lattice in C_OVER_A else a
 
 
+def constant_in(lattice, cell, digits):
+    """The rounded constant of a lattice whose conventional cell this is, as constant_of."""
+    a, _, c = (round(float(x), digits) for x in np.linalg.norm(cell, axis=1))
+    return [a, c] if lattice in C_OVER_A else a
+
+
 def crystal(lattice, elements, constant, supercell=(1, 1, 1)):
     """A supercell of the conventional cell; of hcp that with two atoms."""
     sublattices = LATTICES[lattice]

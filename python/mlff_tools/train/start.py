@@ -219,13 +219,10 @@ def _without_lattice(files, unit, say):
 def _others_at_rest(ask, lattice, elements, frame):
     """{lattice: constants} of the other lattices of these elements, relaxed by the teacher from the volume of the
     crystal. They can be far from it: the volume of hcp iron is 14 % below that of bcc."""
-    out = {}
+    volume, out = abs(np.linalg.det(frame["cell"])) / len(frame["elements"]), {}
     for name in default_recipe.other_lattices(lattice, elements):
-        volume = abs(np.linalg.det(frame["cell"])) / len(frame["elements"])
         unit = lattices.crystal(name, elements, lattices.constant_of(name, volume))
-        a, _, c = np.linalg.norm(relaxed(ask, unit)["cell"], axis=1)
-        has_two = isinstance(lattices.constant_of(name, volume), (list, tuple, np.ndarray))
-        out[name] = [round(float(a), 3), round(float(c), 3)] if has_two else round(float(a), 3)
+        out[name] = lattices.constant_in(name, relaxed(ask, unit)["cell"], 3)
     return out
 
 
@@ -239,12 +236,11 @@ def _crystal(args, started, section, ask, files, say):
         frame = relaxed(ask, frame)
     factor, bulk = at_rest(ask, frame)
     frame = _scaled(frame, factor)
-    lengths = np.linalg.norm(frame["cell"], axis=1)
     if found:
-        constant = [round(float(x), 4) for x in lengths[[0, 2]]] if lattice == "hcp" else round(float(lengths[0]), 4)
+        constant = lattices.constant_in(lattice, frame["cell"], 4)
         say(f"lattice: {lattice}, {constant} A at rest by the teacher; bulk modulus {bulk / 1e4:.3g} GPa")
     else:
-        cell = ", ".join(f"{x:.3f}" for x in lengths)
+        cell = ", ".join(f"{x:.3f}" for x in np.linalg.norm(frame["cell"], axis=1))
         say(f"lattice: none of {', '.join(materials.SHELLS)}: the cell of the structure, {cell} A at rest")
     melting = materials.melting(frame)
     if args.temperature:
