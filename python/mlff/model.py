@@ -16,7 +16,7 @@ from mlff_tools.model.masses import MASS
 
 from . import library
 from .domain import Domain, DomainError
-from .library import PERIODIC, Error, ModelWarning
+from .library import Error, ModelWarning
 
 SYMBOLS = ["X", *MASS]  # of the atomic numbers
 NUMBERS = {symbol: number for number, symbol in enumerate(SYMBOLS)}
@@ -71,15 +71,15 @@ def _unmasked(array, what):
     return np.asarray(array)
 
 
-def stress_of(virial, cell, pbc, volume=None):
+def stress_of(virial, cell, pbc):
     """[6] of a virial in the engine's order, in a cell (bytes). Along directions that are not periodic it is zero, so
     that filters of ASE relax the cell of a slab or a wire in the others. None: nothing is periodic, or a vector that is
     not periodic is zero, so that there is no volume."""
     vectors = np.frombuffer(cell).reshape(3, 3)
+    volume = abs(np.linalg.det(vectors))
     if all(pbc):
-        return virial[VOIGT] / -(volume or abs(np.linalg.det(vectors)))
-    volume = abs(np.linalg.det(vectors)) if any(pbc) else 0.0
-    if not volume > 1e-6 * np.prod(np.linalg.norm(vectors, axis=1)):
+        return virial[VOIGT] / -volume
+    if not any(pbc) or not volume > 1e-6 * np.prod(np.linalg.norm(vectors, axis=1)):
         return None
     span = np.linalg.qr(vectors[list(pbc)].T)[0]
     xx, yy, zz, xy, xz, yz = virial
@@ -460,8 +460,7 @@ class Model:
                 except DomainError:
                     self._forget_system()  # the same structure is looked at again
                     raise
-            volume = graph.volume if graph.boundary == PERIODIC else None
-            return arrays.result(stress_of(arrays.virial, cell, pbc, volume))
+            return arrays.result(stress_of(arrays.virial, cell, pbc))
 
 
 def _reopen(path, arguments, identity=None):
