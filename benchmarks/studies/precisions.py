@@ -7,20 +7,18 @@ writes precisions.txt and precisions.svg. Processors without AMX and AVX-512 BF1
 kernels, which round alike. Crystals are displaced by 0.05 A. A minute on one core."""
 
 import json
-import os
 import subprocess
 import sys
 import tempfile
 import time
 
 import numpy as np
-from validations import LARGE, SYSTEMS
+from validations import SYSTEMS, structure_file
 
-from mlff_tools.bench import implementations, profiles
+from mlff_tools.bench import profiles
 from mlff_tools.model.engine import find_program
-from mlff_tools.model.lammps import cpu_name, find_decks
+from mlff_tools.model.lammps import cpu_name
 from mlff_tools.report import plot
-from mlff_tools.train import extxyz
 
 PRECISIONS = ("fp64", "fp32", "mixed")
 
@@ -39,11 +37,7 @@ def evaluated(name, path, precision):
 
 def compared(name, folder):
     """[model, system, atoms, RMS force, RMS, largest force and energy error of fp32 and of mixed, kernels]"""
-    decks = find_decks("in.bench", None)
-    frame = implementations.structure(SYSTEMS[name], decks, "small" if name in LARGE else "medium")
-    path = os.path.join(folder, f"{name}.xyz")
-    with open(path, "w", encoding="utf-8") as f:
-        f.write(extxyz.text(frame))
+    path = structure_file(name, folder)
     found = {p: evaluated(name, path, p) for p in PRECISIONS}
     energy, forces, _ = found["fp64"]
     n, row = len(forces), []

@@ -22,13 +22,19 @@ OTHERS |= {"tensornet-matpes-r2scan": "nacl", "tensornet-local-matpes-pbe": "nac
 SYSTEMS = {name: system for system, name in cases.ROLES["student"].items() if system != "benzene_gas"} | OTHERS
 
 
-def validated(name, folder):
-    """The result of one model."""
+def structure_file(name, folder):
+    """Path of the extended XYZ file of a model's system of the suite."""
     decks = find_decks("in.bench", None)
     frame = implementations.structure(SYSTEMS[name], decks, "small" if name in LARGE else "medium")
     path = os.path.join(folder, f"{name}.xyz")
     with open(path, "w", encoding="utf-8") as f:
         f.write(extxyz.text(frame))
+    return path
+
+
+def validated(name, folder):
+    """The result of one model."""
+    path = structure_file(name, folder)
     out = os.path.join(folder, name)
     words = [sys.executable, "-m", "mlff_tools", "validate", name, path, "--out", out, "--equilibrate", "20"]
     done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
