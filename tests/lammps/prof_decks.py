@@ -5,7 +5,6 @@ import os
 import re
 import sys
 
-import numpy as np
 import processes
 from harness import with_libraries
 
@@ -56,15 +55,6 @@ def load(folder, name="r.json"):
 
     with open(os.path.join(str(folder), name), encoding="utf-8") as f:
         return json.load(f, parse_constant=refuse)
-
-
-def thermo_table(output, run=0):
-    """Columns of one run's thermo output: name -> array."""
-    blocks = re.findall(r"^( *Step .*)\n((?:(?: *[-+0-9.einaf]+)+ *\n|WARNING.*\n|fix mlffprof.*\n)+)", output, re.M)
-    names, rows = blocks[run]
-    rows = [r for r in rows.splitlines() if re.match(r" *[-+0-9]", r)]
-    values = np.array([[float(x) for x in row.split()] for row in rows])
-    return dict(zip(names.split(), values.T))
 
 
 def breakdown(output):

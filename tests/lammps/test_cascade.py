@@ -1,10 +1,10 @@
 """Collision cascades with the repulsion of a shipped universal model, and the same without it."""
 
 import os
-import re
 
 import numpy as np
 import pytest
+import thermo
 from harness import Case, System, fails, launch, mlff
 from nightly import NIGHTLY
 
@@ -39,9 +39,9 @@ def cascade(model, folder, steps=600):
         f"thermo_modify format float %.10g lost error\nthermo 1\nrun {steps}\n",
         str(folder),
     )
-    rows = re.findall(r"^ +\d+ +" + r" +".join([r"([-+.\de]+)"] * 5) + r" *$", out, re.M)
+    rows = np.transpose(list(thermo.table(out).values())[1:])
     assert len(rows) == steps + 1
-    return np.array(rows, float), out
+    return rows, out
 
 
 def test_a_cascade_conserves_its_energy(tmp_path):

@@ -12,8 +12,9 @@ import sys
 
 import numpy as np
 import pytest
+import thermo
 from harness import CLEAR, close, cpu_clock, launch, mlff, preload, water
-from prof_decks import THERMO, argon, breakdown, components, load, pair_deck, prof, tags, thermo_table
+from prof_decks import THERMO, argon, breakdown, components, load, pair_deck, prof, tags
 
 from mlff_tools.model import modelfile
 
@@ -242,7 +243,7 @@ def test_minimize(tmp_path):
     """One step per iteration, and the potential energy of LAMMPS."""
     run = "displace_atoms all random 0.1 0.1 0.1 7\nminimize 0.0 1e-8 40 400"
     output = launch(argon("fix prof all mlffprof 5 file r.json warmup 0", run, thermo=5), str(tmp_path))
-    report, table = load(tmp_path), thermo_table(output)
+    report, table = load(tmp_path), thermo.table(output)
     assert report["n_steps"] == int(re.search(r"Loop time of .* for (\d+) steps", output).group(1)) > 5
     series = report["energy"]["series"]
     energy = report["energy"]
@@ -315,7 +316,7 @@ def test_energies_are_those_of_thermo(tmp_path):
     """Every quantity of the series is what thermo prints, in eV, K, bar and A^3, in both unit styles."""
     for units, energy, pressure in (("metal", 1.0, 1.0), ("real", 1.0 / 23.060549, 1.01325)):
         output = launch(argon(prof("file r.json"), "run 100", units=units), str(tmp_path))
-        table, energy_report = thermo_table(output), load(tmp_path)["energy"]
+        table, energy_report = thermo.table(output), load(tmp_path)["energy"]
         series = energy_report["series"]
         assert list(table["Step"]) == series["step"] == list(range(0, 101, 10))
         for name, column, factor in (
@@ -348,7 +349,7 @@ def test_planted_drift(tmp_path):
             ),
             str(tmp_path),
         )
-        table = thermo_table(output, 1)
+        table = thermo.table(output, 1)
         drift[name] = load(tmp_path)["drift"]
         slope = np.polyfit(0.001 * table["Step"], table["TotEng"] / 108, 1)[0]
         close(drift[name], slope, 1e-2 * abs(slope) + 1e-9, f"{name} drift against numpy")
@@ -361,7 +362,7 @@ def test_conserved_quantity(tmp_path):
     tallied = "fix move all nve\nfix bath all langevin 90 90 0.1 7 tally yes"
     for move, has in ((nose, True), (tallied, True), (tallied.replace(" tally yes", ""), False)):
         output = launch(argon(prof("file r.json", move=move), "run 100"), str(tmp_path))
-        report, table = load(tmp_path), thermo_table(output)
+        report, table = load(tmp_path), thermo.table(output)
         assert report["ensemble"] == "nvt"
         if has:
             close(
@@ -382,7 +383,7 @@ def test_thermo_access(tmp_path):
     )
     fix = prof("file r.json warmup 0").replace("fix prof", "thermo_style custom step temp\nfix prof")
     deck = argon(fix, "", more="") + THERMO.format(every=50, more=more) + "run 200\n"
-    table, report = thermo_table(launch(deck, str(tmp_path))), load(tmp_path)
+    table, report = thermo.table(launch(deck, str(tmp_path))), load(tmp_path)
     assert list(table["f_prof[20]"]) == [0, 49, 99, 149, 199]  # the step that prints is not over yet
     assert np.array_equal(table["f_prof"][1:], table["f_prof[2]"][1:]) and np.isnan(table["f_prof"][0])
     ms = np.array(report["latencies_ms"])

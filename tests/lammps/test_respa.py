@@ -7,6 +7,7 @@ import re
 import nightly
 import numpy as np
 import pytest
+import thermo
 from harness import PLUGIN, Case, System, close, fails, launch, mlff, read_dump, run, same, water
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -49,11 +50,6 @@ thermo_modify format float %.12g
 {more}
 run {steps}
 {END.format(name)}"""
-
-
-def three_columns(output):
-    """Rows of thermo output."""
-    return np.array([list(map(float, row)) for row in re.findall(r"^ +(\d+) +(\S+) +(\S+) *$", output, re.M)])
 
 
 def final(folder, name):
@@ -136,10 +132,10 @@ def test_rerun(zoo, tmp_path):
     tables = []
     for name in ("verlet", "respa"):
         part = re.search(rf"^BEGIN_{name}$(.*)^END_{name}$", output, re.M | re.S)[1]
-        tables.append(three_columns(part))
-    assert len(tables[0]) == 4
-    close(tables[1][:, 1], tables[0][:, 1], 1e-8, "energies of frames")
-    close(tables[1][:, 2], tables[0][:, 2], 1e-2, "pressures of frames")
+        tables.append(thermo.table(part))
+    assert len(tables[0]["Step"]) == 4
+    close(tables[1]["PotEng"], tables[0]["PotEng"], 1e-8, "energies of frames")
+    close(tables[1]["Press"], tables[0]["Press"], 1e-2, "pressures of frames")
 
 
 # ---- dynamics -------------------------------------------------------------------------------------------------------
@@ -211,12 +207,13 @@ thermo_modify format float %.12g
 run 7
 """
     output = launch(f"{text}print BEGIN\nrun 0\n", str(tmp_path))
-    rows = three_columns(output)
-    assert "Neighbor list builds = 1" in output and list(rows[:, 0]) == [*range(8), 7]
-    x = 2.0 * (rows[:, 1] - 7.3)  # distance; the centre is at rest
+    old, new = thermo.tables(output)
+    assert "Neighbor list builds = 1" in output and list(old["Step"]) == [*range(8)] and list(new["Step"]) == [7]
+    x = 2.0 * (old["c_apart"] - 7.3)  # distance; the centre is at rest
     assert abs(x[4] - 4.6) < 0.05 and x[5] > 5.3 and x[7] < 3.9, x
-    assert abs(rows[7, 2] - rows[0, 2]) > 1e-6, "the atoms do not feel each other"
-    close(rows[7, 2], rows[8, 2], 1e-11, "energy with the old list and with a new one")
+    energy = old["PotEng"]
+    assert abs(energy[7] - energy[0]) > 1e-6, "the atoms do not feel each other"
+    close(energy[7], new["PotEng"][0], 1e-11, "energy with the old list and with a new one")
 
 
 @pytest.mark.parametrize("ranks", (1, 2))

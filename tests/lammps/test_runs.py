@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import processes
 import pytest
+import thermo
 from harness import (
     CLEAR,
     PLUGIN,
@@ -43,12 +44,6 @@ def start(zoo, folder, name="md", model="painn", units="metal", n=2, options=FP6
     pair = with_core(zoo[model], options) if core else mlff(zoo[model], options=options)
     case = Case(name, water(n), pair, units=units, **more)
     return case.text(str(folder), single_point=False) + "velocity all create 300.0 4711 loop geom\n"
-
-
-def thermo(output):
-    """Columns of all thermo tables of a log as one array, in order of appearance; the header names are ignored."""
-    rows = [line.split() for line in output.splitlines() if re.match(r"^\s+\d+(\s+[-+0-9.e]+)+\s*$", line)]
-    return np.array([[float(x) for x in row] for row in rows])
 
 
 def test_models_by_name(zoo, tmp_path):
@@ -95,9 +90,9 @@ def test_nve_conserves_energy(zoo, tmp_path):
                     f"thermo {steps // 50}\nthermo_style custom step etotal ke\n"
                     f"thermo_modify format float %.15g\nrun {steps}\n"
                 )
-                rows = thermo(launch(deck, str(tmp_path)).rpartition("TotEng")[2])
-                assert rows[0, 0] == 0 and np.ptp(rows[:, 2]) > 0.05, "nothing moved"
-                rms.append(np.sqrt(np.mean((rows[:, 1] - rows[0, 1]) ** 2)))
+                step, energy, kinetic = thermo.table(launch(deck, str(tmp_path)), -1).values()
+                assert step[0] == 0 and np.ptp(kinetic) > 0.05, "nothing moved"
+                rms.append(np.sqrt(np.mean((energy - energy[0]) ** 2)))
             ratios.append(rms[0] / rms[1])
         ratio = np.exp(np.mean(np.log(ratios)))
         assert 3.5 < ratio < 4.5, f"{model}: the error of the energy falls by {ratios}, mean {ratio}, expected 4"
@@ -132,8 +127,9 @@ def test_minimize(zoo, tmp_path):
         start(zoo, tmp_path, model="ani", core=True) + "thermo_style custom step pe fnorm\nthermo 100000\n"
         "min_style cg\nminimize 0 1e-3 2000 4000\n"
     )
-    rows = thermo(launch(deck, str(tmp_path)))
-    assert rows[-1, 1] < rows[0, 1] - 0.1 and rows[-1, 2] < 0.05 * rows[0, 2], rows
+    rows = thermo.table(launch(deck, str(tmp_path)))
+    energy, force = rows["PotEng"], rows["Fnorm"]
+    assert energy[-1] < energy[0] - 0.1 and force[-1] < 0.05 * force[0], rows
 
 
 def test_trajectory_on_ranks(zoo, tmp_path):

@@ -6,6 +6,7 @@ import re
 import models
 import numpy as np
 import pytest
+import thermo
 from harness import Case, System, close, launch, mlff, read_dump, run, same, water
 
 from mlff_tools.model import modelfile
@@ -238,8 +239,6 @@ def test_scaled_by_a_variable(zoo, tmp_path, ranks):
         "compute one all pair mlff\nthermo_style custom step v_f c_one pe\nthermo 1\nthermo_modify format float %.16g\n"
     )
     output = launch(deck + "fix 1 all nve\ntimestep 0.0001\nrun 3\n", str(tmp_path), ranks)
-    rows = np.array(
-        [line.split() for line in re.findall(r"^ +\d+ +[-+0-9.e]+ +[-+0-9.e]+ +[-+0-9.e]+ *$", output, re.M)], float
-    )
-    close(rows[:, 1], 0.1 * rows[:, 0], 1e-12, "factor")
-    close(rows[:, 3], rows[:, 1] * rows[:, 2], 1e-9, "energy")
+    step, factor, one, energy = thermo.table(output).values()
+    close(factor, 0.1 * step, 1e-12, "factor")
+    close(energy, factor * one, 1e-9, "energy")

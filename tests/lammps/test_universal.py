@@ -9,6 +9,7 @@ import re
 
 import numpy as np
 import pytest
+import thermo
 from harness import Case, System, close, fails, launch, mlff, run, same
 from nightly import NIGHTLY
 
@@ -227,9 +228,8 @@ def test_npt(tmp_path):
         "thermo_style custom step pe vol econserve\nthermo_modify format float %.12g\nthermo 1\nrun 25\n"
     )
     output = launch(deck, str(tmp_path), ranks=2)
-    rows = np.array([line.split() for line in re.findall(r"^ +\d+(?: +[-+.\de]+){3} *$", output, re.M)], float)
-    assert rows[:, 0].tolist() == list(range(26))
-    energy, volume, conserved = rows[:, 1], rows[:, 2], rows[:, 3]
+    step, energy, volume, conserved = thermo.table(output).values()
+    assert step.tolist() == list(range(26))
     assert np.ptp(energy) > 0.1 and np.ptp(volume) > 0.1, "nothing moved"
     assert np.ptp(conserved) < 0.02 * np.ptp(energy), f"{np.ptp(conserved)} of {np.ptp(energy)} eV"
 

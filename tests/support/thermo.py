@@ -1,0 +1,28 @@
+"""Thermo output of LAMMPS, read as what it is: the rows below a header that begins with Step, up to the end of the run.
+Other tables of the log, such as the slowest steps of fix mlffprof, look the same to a pattern of numbers."""
+
+import numpy as np
+
+
+def tables(output):
+    """Name of the column -> array [rows], run by run, as far as each came."""
+    found, names = [], None
+    for line in output.splitlines():
+        words = line.split()
+        if words[:1] == ["Step"]:
+            names = words
+            found.append([])
+        elif line.startswith("Loop time"):
+            names = None
+        elif names and len(words) == len(names):
+            try:
+                row = [float(w) for w in words]
+            except ValueError:  # a line between the rows: a warning
+                continue
+            found[-1].append(dict(zip(names, row)))
+    return [{name: np.array([row[name] for row in rows]) for name in (rows[0] if rows else ())} for rows in found]
+
+
+def table(output, run=0):
+    """Name of the column -> array [rows] of one run."""
+    return tables(output)[run]
