@@ -10,6 +10,7 @@ import pytest
 from mlff_tools.convert import short_range
 from mlff_tools.model import masses, modelfile, reference, structures
 from mlff_tools.train import (
+    build,
     copies,
     extxyz,
     generate,
@@ -228,6 +229,37 @@ def test_vacancies():
     assert sorted(map(pair["elements"].count, ("Na", "Cl"))) == [3, 4]
 
 
+@pytest.mark.parametrize("lattice, elements, constant, near", (
+    ("bcc", ["Fe"], 2.86, 2.86 * 0.75**0.5),
+    ("hcp", ["Mg"], [3.21, 5.21], 3.21),
+    ("rocksalt", ["Na", "Cl"], 5.64, 5.64 / 2**0.5),
+))  # fmt: skip
+def test_hops_into_a_vacancy(lattice, elements, constant, near):
+    """One atom has moved, by the fraction of the distance to the nearest atom of its element, towards the vacancy: all
+    the way it leaves a crystal with one vacancy."""
+    of = {"lattice": lattice, "elements": elements, "constant": constant, "supercell": [3, 3, 3]}
+    for seed in (1, 2, 3):
+        still = lattices.vacancy(seed=seed, **of)
+        for hop in (0.25, 0.5, 1.0):
+            found = lattices.vacancy(seed=seed, hop=hop, **of)
+            moves = np.linalg.norm(found["positions"] - still["positions"], axis=1)
+            assert found["elements"] == still["elements"] and np.count_nonzero(moves) == 1
+            assert abs(moves.max() - hop * near) < 1e-2 * near
+        ends = [sorted(np.bincount(distances(f, 1.05 * near)[0]).tolist()) for f in (still, found)]
+        assert ends[0] == ends[1]
+
+
+def test_hops_of_recipes():
+    item = {"vacancy": {"lattice": "bcc", "elements": ["Fe"], "constant": 2.86, "supercell": [3, 3, 3]}, "seed": 2}
+    assert len(build.MAKERS["vacancy"](item)) == 1
+    item["vacancy"]["hop"] = [0.25, 0.5]
+    assert [f["elements"] for f in build.MAKERS["vacancy"](item)] == 2 * [["Fe"] * 53]
+    with pytest.raises(FrameError, match="no Na is left to hop"):
+        lattices.vacancy(
+            **{**item["vacancy"], "lattice": "cscl", "elements": ["Na", "Cl"], "supercell": [1, 1, 1]}, seed=1
+        )
+
+
 # ---- splits and tags -------------------------------------------------------------------------------------------------
 
 
@@ -409,6 +441,11 @@ WATER = "  - liquid: {molecules: {water: 8}, density: 1}\n"
             "  - vacancy: {lattice: fcc, elements: [Al], constant: 4, remove: 4}\n",
             2,
             "remove: is 4; allowed is a whole number from 1 to 3, of 4 atoms",
+        ),
+        (
+            "  - vacancy: {lattice: fcc, elements: [Al], constant: 4, hop: [0.5, 2]}\n",
+            2,
+            r"hop: is \[0.5, 2\]; allowed is a number from 0 to 1, or a list of them",
         ),
         (SILICON + "    relax: 3\n", 3, "relax: needs rattle as well"),
         (SILICON + "    seed: 3\n", 3, "seed: needs strain, rattle or dynamics"),

@@ -114,11 +114,18 @@ def _interstitials(item):
     return [defects.interstitial(whole, kind, add) for kind in (kinds if isinstance(kinds, list) else [kinds])]
 
 
+def _vacancies(item):
+    keys = dict(item["vacancy"])
+    hops = keys.pop("hop", 0.0)
+    hops = hops if isinstance(hops, list) else [hops]
+    return [vacancy(**keys, hop=hop, seed=item.get("seed", 1)) for hop in hops]
+
+
 MAKERS = {
     "molecule": _molecule,
     "crystal": lambda item: [crystal(**item["crystal"])],
     "surface": lambda item: [surface(**item["surface"])],
-    "vacancy": lambda item: [vacancy(**item["vacancy"], seed=item.get("seed", 1))],
+    "vacancy": _vacancies,
     "stacking": _stackings,
     "fault": _faults,
     "interstitial": _interstitials,

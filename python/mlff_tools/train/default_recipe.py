@@ -158,6 +158,8 @@ def _point_defects(items, c, near):
     for remove in range(1, len(c.elements) + 1):
         vacancy = {**base, "supercell": cell, "remove": remove}
         items.add("vacancy", vacancy, 15, {"temperature": [room, 0.7 * c.top], "time": 1.0}, **chain)
+        if remove == 1:
+            items.add("vacancy", {**vacancy, "hop": [0.2, 0.35, 0.5]}, 8, rattle=chain["rattle"], strain=0.01)
     for add in c.elements:
         kinds = ["hole", "110", "111"]
         if len(c.elements) == 1:

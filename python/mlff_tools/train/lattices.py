@@ -121,13 +121,22 @@ def surface(lattice, elements, constant, miller, size, vacuum=VACUUM):
     return {"elements": symbols, "positions": positions, "cell": np.diag([nx * lengths[0], ny * lengths[1], thick])}
 
 
-def vacancy(remove=1, seed=1, **crystal_keys):
-    """A crystal without `remove` of its atoms, drawn by the seed."""
+def vacancy(remove=1, seed=1, hop=0.0, **crystal_keys):
+    """A crystal without `remove` of its atoms, drawn by the seed. hop: how far the nearest atom of the same element has
+    moved into the first vacancy, as a fraction of the straight way."""
     whole = crystal(**crystal_keys)
     n = len(whole["elements"])
     if remove >= n:
         raise FrameError(f"{remove} of {n} atoms are to be removed: none would be left")
-    gone = set(np.random.default_rng(seed).permutation(n)[:remove].tolist())
+    gone = np.random.default_rng(seed).permutation(n)[:remove].tolist()
     kept = [k for k in range(n) if k not in gone]
-    elements = [whole["elements"][k] for k in kept]
-    return {"elements": elements, "positions": whole["positions"][kept], "cell": whole["cell"]}
+    elements, positions = [whole["elements"][k] for k in kept], whole["positions"][kept]
+    if hop:
+        same = [k for k, element in enumerate(elements) if element == whole["elements"][gone[0]]]
+        if not same:
+            raise FrameError(f"no {whole['elements'][gone[0]]} is left to hop: a larger supercell is needed")
+        images = (np.array(list(np.ndindex(3, 3, 3))) - 1) @ whole["cell"]
+        ways = whole["positions"][gone[0]] + images - positions[same, None]
+        k, image = np.unravel_index(np.argmin(np.linalg.norm(ways, axis=2)), ways.shape[:2])
+        positions[same[k]] += hop * ways[k, image]
+    return {"elements": elements, "positions": positions, "cell": whole["cell"]}

@@ -78,13 +78,16 @@ def _crystal(recipe, key_path):
 
 
 def _vacancy(recipe, key_path):
-    value = _lattice(recipe, key_path, lattices.LATTICES, ("supercell", "remove"))
+    value = _lattice(recipe, key_path, lattices.LATTICES, ("supercell", "remove", "hop"))
     cells = value.get("supercell", [1, 1, 1])
     n = sum(map(len, lattices.LATTICES[value["lattice"]])) * cells[0] * cells[1] * cells[2]
     if "remove" in value:
         recipe.check((*key_path, "remove"), count(1, n - 1), f"a whole number from 1 to {n - 1}, of {n} atoms")
     elif n < 2:
         recipe.fail(key_path, "has one atom: give it a supercell")
+    if "hop" in value:
+        good = lambda v: all(map(number(0, 1), v)) and v if isinstance(v, list) else number(0, 1)(v)
+        recipe.check((*key_path, "hop"), good, "a number from 0 to 1, or a list of them")
 
 
 def _surface(recipe, key_path):
