@@ -57,7 +57,7 @@ def files_of(name, plugin):
     if not path:
         raise ModelError(f"there is no example '{name}'; known: {', '.join(known)}")
     text = read_text(path)
-    data = [d for d in os.listdir(FOLDER) if d.startswith("data.") and d in text]
+    data = [d for d in os.listdir(FOLDER) if d.startswith(("data.", "mol.")) and d in text]
     return {os.path.basename(path): alone(text, plugin), **{d: read_text(os.path.join(FOLDER, d)) for d in data}}
 
 

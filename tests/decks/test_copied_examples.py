@@ -26,7 +26,7 @@ def test_copies_stand_alone(name):
     assert "${folder}" not in text and "${plugin}" not in text and "../" not in re.sub("(?m)^#.*", "", text)
     assert text.count('plugin          load "/place/mlffplugin.so"\n\nunits ') == 1
     assert "plugin " not in re.sub("(?m)^#.*", "", examples.files_of(name, "")[name])
-    assert set(made) == set(re.findall(r"\bdata\.water\d+\b", text))
+    assert set(made) == set(re.findall(r"\b(?:data\.water\d+|mol\.\w+)\b", text))
 
 
 @pytest.mark.parametrize(

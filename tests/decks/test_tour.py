@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import processes
 import pytest
+import thermo
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 DECKS = os.path.join(ROOT, "examples", "lammps_inputs")
@@ -108,6 +109,22 @@ def test_adsorption(tmp_path):
     found = number(r"adsorption energy (\S+) eV", output)
     assert found == pytest.approx(both - slab - molecule, abs=2e-3) and -2 < found < -0.3, output[-400:]
     assert number(r"C-O (\S+) A", output) > number(r"free (\S+) A", output) + 0.005 > 1.1
+
+
+def test_layers(tmp_path):
+    """Graphite: dispersion pulls layers together that Nequix hardly binds, and adds to its energy, no more."""
+    found = {}
+    for d3 in ("yes", "no"):
+        output = run("in.layers", tmp_path, d3=d3, n=2, steps=80, range=14.0)
+        found[d3] = [number(p, output) for p in (r"layers (\S+) A", r" a (\S+) A", r"energy (\S+) meV/atom\n")]
+    with_d3, without = found["yes"], found["no"]
+    assert 3.25 < with_d3[0] < 3.5 < 3.8 < without[0] and 45 < with_d3[2] < 80 and without[2] < 25, found
+    assert 2.44 < with_d3[1] < 2.49
+    parts = "compute one all pair mlff\ncompute two all pair dispersion/d3\n"
+    parts += "thermo_style custom step pe c_one c_two\nrun 0\n"
+    (tmp_path / "in.parts").write_text(f"include {DECKS}/in.layers\n{parts}", encoding="utf-8")
+    both, one, two = list(thermo.table(run(str(tmp_path / "in.parts"), tmp_path, n=2, steps=1), -1).values())[1:]
+    assert both[0] == pytest.approx(one[0] + two[0], abs=1e-4) and two[0] < -0.5
 
 
 def test_melt(tmp_path):
