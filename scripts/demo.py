@@ -239,14 +239,16 @@ def evaluate(role, model, frames, args):
 
 
 def read_dump(path):
-    """Cell edge [F] of a cubic box, types [N], values [F, N, columns after id and type]."""
+    """Cell edge [F] of a cubic box, types [N], values [F, N, columns after id, type and element]."""
     with open(path, encoding="ascii") as f:
-        lines = f.read().splitlines()
-    n = int(lines[3])
-    frames = [lines[k : k + n + 9] for k in range(0, len(lines), n + 9)]
-    table = np.array([[row.split() for row in f[9:]] for f in frames], float)
-    edges = np.array([np.diff(np.array(f[5].split(), float))[0] for f in frames])
-    return edges, table[0, :, 1].astype(int), table[:, :, 2:]
+        frames = [frame.split("ITEM: ATOMS ") for frame in f.read().split("ITEM: TIMESTEP\n")[1:]]
+    names = frames[0][1].split("\n", 1)[0].split()
+    kept = [k for k, name in enumerate(names) if name not in ("id", "type", "element")]
+    rows = [atoms.split("ITEM:")[0].splitlines()[1:] for _, atoms in frames]
+    table = np.array([[row.split() for row in frame] for frame in rows])
+    boxes = [head.split("ITEM: BOX BOUNDS")[1].splitlines()[1] for head, _ in frames]
+    edges = np.array([np.diff(np.array(box.split(), float))[0] for box in boxes])
+    return edges, table[0, :, names.index("type")].astype(int), table[:, :, kept].astype(float)
 
 
 # ---- results --------------------------------------------------------------------------------------------------------

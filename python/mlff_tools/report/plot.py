@@ -19,6 +19,7 @@ import math
 import os
 import re
 import sys
+import textwrap
 
 import numpy as np
 
@@ -130,7 +131,8 @@ def of_trajectory(t, label, begin, pairs, path):
     for pair in pairs or known:
         name = pair if pair in known else "-".join(reversed(pair.split("-", 1)))
         if name not in known:
-            raise ModelError(f"{path}: has no pair {pair}; there are: {', '.join(known) or 'none'}")
+            unnamed = "; name the types by --elements" if any(kind.startswith("type ") for kind in kinds) else ""
+            raise ModelError(f"{path}: has no pair {pair}; there are: {', '.join(known) or 'none'}{unnamed}")
         wanted.append(name)
     blocks = min(correlations.BLOCKS, len(t.positions))
     shown = t.frames(np.linspace(0, len(t.positions) - 1, _frames_of(len(t.elements), len(t.positions))).astype(int))
@@ -185,7 +187,8 @@ def of_report(report, label):
     out = []
     if values:
         steps = stride * np.arange(len(series))
-        out.append(_panel("Time per step", "step after warm-up", "time (ms)", [_curve(text, steps, series, label)]))
+        title = "Time per step" + (f", one step in {stride}" if stride > 1 else "")
+        out.append(_panel(title, "step after warm-up", "time (ms)", [_curve(text, steps, series, label)]))
     memory = (report.get("memory") or {}).get("series") or {}
     for kind in ("host", "device"):
         y = memory.get(f"{kind}_bytes")
@@ -279,12 +282,13 @@ def merged(groups):
 
 def _draw(axes, panel):
     """One panel on matplotlib axes."""
-    axes.set_title(panel["title"])
+    axes.set_title(textwrap.fill(panel["title"], 42))
     if panel["kind"] == "bars":
         rows = [b for b in panel["bars"] if b[1] is not None][::-1]
         errors = [b[2] or 0.0 for b in rows]
         axes.barh([b[0] for b in rows], [b[1] for b in rows], xerr=errors if any(errors) else None, color=style.STUDENT)
-        axes.tick_params(axis="y", labelsize=min(6.0, 130 / len(rows)))
+        axes.tick_params(axis="y", labelsize=6.0)
+        axes.margins(y=0.01)
         axes.set_xlabel(panel["y_label"])
         return
     names = [c.get("label") for c in panel["curves"]]
@@ -322,12 +326,19 @@ def _draw(axes, panel):
         axes.legend(fontsize=6.5)
 
 
+def _height(panel):
+    """Inches for all labels of bars, 0 for curves."""
+    return 0.8 + 0.11 * len(panel["bars"]) if panel["kind"] == "bars" else 0
+
+
 def draw(found, path, width=3.4, height=2.5):
     """Writes the picture: panels of width x height inches, two in a row."""
     columns = min(2, len(found))
     rows = math.ceil(len(found) / columns)
+    needed = [max(height, *(_height(panel) for panel in found[k * columns : (k + 1) * columns])) for k in range(rows)]
+    more = {"squeeze": False, "gridspec_kw": {"height_ratios": needed}}
     try:
-        with style.drawing(path, (width * columns, height * rows), rows, columns, squeeze=False) as grid:
+        with style.drawing(path, (width * columns, sum(needed)), rows, columns, **more) as grid:
             for axes, panel in itertools.zip_longest(grid.flat, found):
                 _draw(axes, panel) if panel else axes.remove()
     except ImportError as e:
