@@ -1,6 +1,7 @@
 """The documentation site: the Markdown pages of this repository, by Sphinx. `make site` builds it in build/site."""
 
 import glob
+import importlib.util
 import json
 import os
 import re
@@ -18,6 +19,24 @@ project = "mlff"
 author = "the mlff authors"
 copyright = "the mlff authors, MIT licence"
 extensions = ["myst_parser", "sphinx_external_toc", "sphinx_copybutton", "sphinx.ext.autodoc"]
+if os.path.isdir(os.path.join(ROOT, "examples", "python")):
+    extensions.append("sphinx_gallery.gen_gallery")
+# The notebooks: scripts that are run here, with their output and pictures. Without the library they are shown only.
+sphinx_gallery_conf = {
+    "examples_dirs": "examples/python",
+    "gallery_dirs": "docs/notebooks",
+    "filename_pattern": r"\.py$",
+    "plot_gallery": os.path.exists(os.environ.get("MLFF_LIBRARY", os.path.join(ROOT, "build", "libmlff.so")))
+    and all(importlib.util.find_spec(name) for name in ("ase", "lammps", "matplotlib")),
+    "within_subsection_order": "ExampleTitleSortKey",
+    "download_all_examples": False,
+    "remove_config_comments": True,
+    "show_memory": False,
+    "show_signature": False,
+    "min_reported_time": 10**6,
+    "write_computation_times": False,
+    "abort_on_example_error": True,
+}
 autodoc_typehints = "signature"
 autodoc_member_order = "bysource"
 autodoc_class_signature = "mixed"
@@ -34,6 +53,7 @@ include_patterns = [
 ]
 exclude_patterns = ["build*", ".venv", "**/.*"]
 external_toc_path = "docs/toc.yml"
+suppress_warnings = ["etoc.toctree"]  # the index that sphinx-gallery writes has one of its own
 myst_heading_anchors = 4
 highlight_language = "none"  # most blocks are commands and input scripts
 html_theme = "furo"

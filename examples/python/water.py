@@ -1,10 +1,12 @@
-# %% [markdown]
-# # Water with mlff and ASE
-#
-# A molecule and a box of liquid water with the shipped model `water-mbpol-xs`, without LAMMPS. Needs `pip install ase`;
-# takes about five seconds on one core. Open it as a notebook (Jupytext, VS Code, Spyder), or run `python water.py`.
+"""
+Water with mlff and ASE
+=======================
 
-# %%
+A molecule and a box of liquid water with the shipped model *water-mbpol-xs*, without LAMMPS. Needs ``pip
+install ase matplotlib``; takes about five seconds on one core.
+"""
+
+import matplotlib.pyplot as plt
 import numpy as np
 from ase import Atoms, units
 from ase.build import molecule
@@ -15,10 +17,10 @@ from ase.optimize import BFGS
 
 import mlff.ase
 
-# %% [markdown]
-# ## A model, and one evaluation without ASE
-
 # %%
+# A model, and one evaluation without ASE
+# ---------------------------------------
+
 model = mlff.Model("water-mbpol-xs")
 print(model, "elements", model.elements, "cutoff", model.cutoff, "A, density in training", model.density, "g/cm3")
 
@@ -26,20 +28,20 @@ water = molecule("H2O")
 result = model.evaluate(water.get_chemical_symbols(), water.positions)
 print(f"energy {result.energy:.4f} eV, largest force {np.abs(result.forces).max():.3f} eV/A")
 
-# %% [markdown]
-# ## Relaxing the molecule
-
 # %%
+# Relaxing the molecule
+# ---------------------
+
 water.calc = mlff.ase.MLFF("water-mbpol-xs", precision="fp64")
 BFGS(water, logfile=None).run(fmax=1e-4)
 print(f"O-H {water.get_distance(0, 1):.4f} A, H-O-H {water.get_angle(1, 0, 2):.1f} degrees")
 
-# %% [markdown]
-# ## 64 molecules at 1 g/cm3: relaxed a little, 0.5 ps with a thermostat at 300 K, 0.5 ps without
+# %%
+# 64 molecules at 1 g/cm3: relaxed a little, 0.5 ps with a thermostat at 300 K, 0.5 ps without
+# --------------------------------------------------------------------------------------------
 #
 # Molecules on a lattice, turned at random. The neighbor list is kept from step to step.
 
-# %%
 rng = np.random.default_rng(1)
 edge = (64 * 18.015 / (1.0 * 0.602214)) ** (1 / 3)
 box = Atoms(cell=[edge] * 3, pbc=True)
@@ -71,16 +73,11 @@ dynamics.run(1000)
 spread = 1e3 * np.std(totals)
 print(f"{len(box)} atoms: total energy within {spread:.3f} meV/atom, temperature {np.mean(temperatures):.0f} K")
 
-# %% [markdown]
-# ## What it looks like
-
 # %%
-try:
-    import matplotlib.pyplot as plt
-except ImportError:
-    print("pip install matplotlib for the picture")
-else:
-    figure, axes = plt.subplots()
-    axes.plot(times, temperatures)
-    axes.set(xlabel="time (ps)", ylabel="temperature (K)")
-    figure.savefig("water.png")
+# What it looks like
+# ------------------
+
+figure, axes = plt.subplots()
+axes.plot(times, temperatures)
+axes.set(xlabel="time (ps)", ylabel="temperature (K)")
+plt.show()

@@ -1,5 +1,6 @@
 """The documentation site builds without a warning: links and anchors lead somewhere, the contents have every page."""
 
+import glob
 import importlib.util
 import os
 import re
@@ -10,7 +11,7 @@ import processes
 import pytest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-NEEDED = ("sphinx", "myst_parser", "sphinx_external_toc", "furo", "sphinx_copybutton")
+NEEDED = ("sphinx", "myst_parser", "sphinx_external_toc", "furo", "sphinx_copybutton", "sphinx_gallery")
 
 
 def build(source, place):
@@ -41,6 +42,13 @@ def test_site(tmp_path):
     assert "url=README.html" in (site / "index.html").read_text(encoding="utf-8")
     assert '"docs/pair_mlff"' in (site / "searchindex.js").read_text(encoding="utf-8"), "pages cannot be searched"
     front = (site / "README.html").read_text(encoding="utf-8")
+    scripts = glob.glob(os.path.join(ROOT, "examples", "python", "*.py"))
+    assert len(scripts) == 5
+    for path in scripts:
+        name = os.path.basename(path)[:-3]
+        text = (site / "docs" / "notebooks" / f"{name}.html").read_text(encoding="utf-8")
+        assert "sphx-glr-script-out" in text and "sphx_glr_" in text, f"{name} was not run, or has no picture"
+        assert list((site / "_downloads").glob(f"*/{name}.ipynb"))
     assert "docs/tutorials/my-molecule.html" in front and re.search(r'<img[^>]*src="_images/demo', front)
 
 
