@@ -25,7 +25,7 @@ rng = np.random.default_rng(1)
 # ----------
 #
 # A hot crystal, a surface and a vacancy occurred in the training. A crystal that is compressed by 30 percent
-# did not, nor did one whose atoms are displaced by 0.3 A at random, as if at many times the melting point.
+# did not, nor did one whose atoms are displaced by 0.3 A at random, more than at the melting point.
 
 crystal = bulk("Cu", cubic=True, a=3.63).repeat(3)
 vacancy = crystal.copy()
@@ -49,7 +49,7 @@ for atoms in structures.values():
 # --------------------------
 #
 # *uncertainties* estimates the error of the force on each atom, the teacher gives the true one. The estimate
-# finds atoms in unknown surroundings; their error it estimates within a factor of two to four.
+# finds atoms in unknown surroundings; estimates of their error are right within a factor of two to four.
 
 model = mlff.Model("copper-m")
 print(f"uncertainty in {model.uncertainty_unit}")
@@ -70,7 +70,7 @@ plt.show()
 # The training domain
 # -------------------
 #
-# By default each model compares a structure with its training and says what is outside.
+# By default each model compares a structure with its training and reports what is outside.
 
 for name, atoms in structures.items():
     atoms.calc = mlff.ase.MLFF("copper-m")

@@ -74,8 +74,8 @@ spread = 1e3 * np.std(totals)
 print(f"{len(box)} atoms: total energy within {spread:.3f} meV/atom, temperature {np.mean(temperatures):.0f} K")
 
 # %%
-# What it looks like
-# ------------------
+# Temperature
+# -----------
 
 figure, axes = plt.subplots()
 axes.plot(times, temperatures)

@@ -142,3 +142,13 @@ def test_exclusions_are_errors(tmp_path):
     """What would take pairs from the network as well ends the run and names the way that works."""
     out = run(solute("neigh_modify exclude molecule/intra solute", "run 10"), tmp_path, check=False, steps=0)
     assert "ERROR" in out and "neigh_modify exclude" in out, out[-2000:]
+
+
+def test_water_is_rigid(tmp_path):
+    """With the thermostat as well: its forces act before the constraints."""
+    run(solute(DUMP.format("end.dump")), tmp_path, steps=60, protocol="nvt", temperature=600)
+    found = rows(tmp_path / "end.dump")
+    water = found[found[:, 1] > 4][:, 3:6].reshape(-1, 3, 3)
+    d = water[:, 1:] - water[:, :1]
+    d -= SMALL["side"] * np.round(d / SMALL["side"])
+    assert abs(np.linalg.norm(d, axis=-1) - 0.9572).max() < 3e-5
