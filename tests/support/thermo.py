@@ -6,21 +6,20 @@ import numpy as np
 
 def tables(output):
     """Name of the column -> array [rows], run by run, as far as each came."""
-    found, names = [], None
+    found, names = [], None  # [(names, rows)] of the runs
     for line in output.splitlines():
         words = line.split()
         if words[:1] == ["Step"]:
             names = words
-            found.append([])
+            found.append((names, []))
         elif line.startswith("Loop time"):
             names = None
         elif names and len(words) == len(names):
             try:
-                row = [float(w) for w in words]
+                found[-1][1].append([float(w) for w in words])
             except ValueError:  # a line between the rows: a warning
                 continue
-            found[-1].append(dict(zip(names, row)))
-    return [{name: np.array([row[name] for row in rows]) for name in (rows[0] if rows else ())} for rows in found]
+    return [dict(zip(names, np.reshape(rows, (-1, len(names))).T)) for names, rows in found]
 
 
 def table(output, run=0):

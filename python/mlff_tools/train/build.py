@@ -89,20 +89,21 @@ def _molecule(item):
     return [{"elements": elements, "positions": np.array(positions, float), "cell": None}]
 
 
+def listed(value):
+    """A list of what is one value or a list of them."""
+    return value if isinstance(value, list) else [value]
+
+
 def _stackings(item):
     keys = {"size": (2, 2), **item["stacking"]}
-    sequences = keys.pop("sequence")
-    sequences = sequences if isinstance(sequences, list) else [sequences]
-    return [defects.stacking(sequence=sequence, **keys) for sequence in sequences]
+    return [defects.stacking(sequence=sequence, **keys) for sequence in listed(keys.pop("sequence"))]
 
 
 def _faults(item):
     keys = {"size": (2, 2), **item["fault"]}
-    shifts, number = keys.pop("shift"), keys.pop("number", 1)
-    if shifts == "random":  # everywhere in the plane
+    shifts, number = listed(keys.pop("shift")), keys.pop("number", 1)
+    if shifts == ["random"]:  # everywhere in the plane
         shifts = np.random.default_rng(item.get("seed", 1)).random((number, 2))
-    elif not isinstance(shifts, list):
-        shifts = [shifts]
     least = defects.SPLIT * defects.nearest(defects.sheared(shift=0.0, **keys))
     return [defects.opened(defects.sheared(shift=shift, **keys), least) for shift in shifts]
 
@@ -111,14 +112,12 @@ def _interstitials(item):
     keys = dict(item["interstitial"])
     kinds, add = keys.pop("kind"), keys.pop("add", None)
     whole = crystal(**keys)
-    return [defects.interstitial(whole, kind, add) for kind in (kinds if isinstance(kinds, list) else [kinds])]
+    return [defects.interstitial(whole, kind, add) for kind in listed(kinds)]
 
 
 def _vacancies(item):
     keys = dict(item["vacancy"])
-    hops = keys.pop("hop", 0.0)
-    hops = hops if isinstance(hops, list) else [hops]
-    return [vacancy(**keys, hop=hop, seed=item.get("seed", 1)) for hop in hops]
+    return [vacancy(hop=hop, seed=item.get("seed", 1), **keys) for hop in listed(keys.pop("hop", 0.0))]
 
 
 MAKERS = {
@@ -146,9 +145,7 @@ def bases(item, where, place=".", python=None):
     if "files" in item:
         frames = [f for path in find_files(item["files"], place) for f in read_file(path, python)]
     elif "liquid" in item:
-        densities = item["liquid"]["density"]
-        densities = densities if isinstance(densities, list) else [densities]
-        frames = [packed(item, density, k, place) for k, density in enumerate(densities)]
+        frames = [packed(item, density, k, place) for k, density in enumerate(listed(item["liquid"]["density"]))]
     elif "dimer" in item:
         frames = dimers(**item["dimer"], seed=item.get("seed", 1), place=place)
     else:

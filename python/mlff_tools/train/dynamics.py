@@ -23,7 +23,7 @@ from ..model.files import in_words, write_npz
 from ..model.lock import locked
 from ..model.modelfile import ModelError
 from . import labels
-from .build import disturbed
+from .build import disturbed, listed
 from .extxyz import FrameError
 from .potentials import DynamicsError, Programs
 
@@ -44,10 +44,6 @@ DEFAULTS = {
 }
 
 
-def _list(value):
-    return value if isinstance(value, list) else [value]
-
-
 def n_frames(d):
     """Frames of a trajectory of the section `dynamics`."""
     return int(d["time"] / d["every"] + 1e-6)
@@ -64,7 +60,7 @@ def n_steps(d):
 def settings(section):
     """A section `dynamics` with all its keys; temperature, pressure and density are lists."""
     d = {**DEFAULTS, **section}
-    return {**d, **{key: _list(d[key]) for key in ("temperature", "pressure", "density")}}
+    return {**d, **{key: listed(d[key]) for key in ("temperature", "pressure", "density")}}
 
 
 def states(d):

@@ -67,8 +67,7 @@ class Item:
         if d is None:
             return []
         if self.packs and "density" in self.item["liquid"]:
-            densities = self.item["liquid"]["density"]
-            d = {**d, "density": densities if isinstance(densities, list) else [densities]}
+            d = {**d, "density": build.listed(self.item["liquid"]["density"])}
         return dynamics.states(d)
 
     def trajectory(self, *words):

@@ -50,7 +50,7 @@ LATTICE = ("lattice", "elements", "constant")
 
 def _one_or_more(recipe, key_path, good, allowed):
     def all_good(v):
-        v = v if isinstance(v, list) else [v]
+        v = build.listed(v)
         return bool(v) and all(map(good, v)) and len(set(v)) == len(v)
 
     recipe.check(key_path, all_good, allowed)
@@ -86,8 +86,7 @@ def _vacancy(recipe, key_path):
     elif n < 2:
         recipe.fail(key_path, "has one atom: give it a supercell")
     if "hop" in value:
-        good = lambda v: all(map(number(0, 1), v)) and v if isinstance(v, list) else number(0, 1)(v)
-        recipe.check((*key_path, "hop"), good, "a number from 0 to 1, or a list of them")
+        _one_or_more(recipe, (*key_path, "hop"), number(0, 1), "a number from 0 to 1, or a list of them")
 
 
 def _surface(recipe, key_path):
