@@ -139,7 +139,8 @@ def test_dynamics(tmp_path):
 
 
 def test_exclusions_are_errors(tmp_path):
-    """What would take pairs from the network as well ends the run and names the way that works."""
+    """What would take pairs from the network as well ends the run; so does a protocol that is none."""
+    assert "ERROR: protocol is NVE: use nvt or nve" in run(solute(), tmp_path, check=False, protocol="NVE")
     out = run(solute("neigh_modify exclude molecule/intra solute", "run 10"), tmp_path, check=False, steps=0)
     assert "ERROR" in out and "neigh_modify exclude" in out, out[-2000:]
 

@@ -120,6 +120,7 @@ def test_layers(tmp_path):
     with_d3, without = found["yes"], found["no"]
     assert 3.25 < with_d3[0] < 3.5 < 3.8 < without[0] and 45 < with_d3[2] < 80 and without[2] < 25, found
     assert 2.44 < with_d3[1] < 2.49
+    assert "ERROR: d3 is Yes: use yes or no" in run("in.layers", tmp_path, check=False, d3="Yes")
     parts = "compute one all pair mlff\ncompute two all pair dispersion/d3\n"
     parts += "thermo_style custom step pe c_one c_two\nrun 0\n"
     (tmp_path / "in.parts").write_text(f"include {DECKS}/in.layers\n{parts}", encoding="utf-8")
