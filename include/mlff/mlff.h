@@ -243,8 +243,9 @@ typedef struct mlff_result {
   /* [n_nodes][9] eV: xx yy zz xy xz yz yx zx zy, half of each edge's term to both atoms; sums to virial over all
    * ranks. */
   double (*atom_virial)[9];
-  /* [n_nodes][9] as atom_virial, each edge's whole term to the neighbor: the exact form for the heat flux of strictly
-   * local models. MLFF_E_UNSUPPORTED for others. */
+  /* [n_nodes][9] eV, components as atom_virial: W_j = sum_i (x_i - x_j) de_i/dx_j over the energies e_i of all atoms,
+   * the form for the heat flux, J = sum_j e_j v_j + W_j v_j. Message-passing models evaluate the network four times
+   * more, with as many halo exchanges; their lists must be on the host. */
   double (*atom_centroid)[9];
   /* [n_members] eV, energy of each ensemble member, sum over owned atoms. */
   double *member_energy;

@@ -221,9 +221,7 @@ void PairMLFF::coeff(int narg, char **arg)
   impl->watch.set_model(impl->main.info, impl->main.species_of_type, impl->settings.domain);
   set_type_flags();
 
-  // The virial of an edge belongs to the neighbor only if its energy is that of the center alone. With message passing
-  // the exact centroid form needs the paths through the network.
-  centroidstressflag = (impl->main.info->traits & MLFF_STRICTLY_LOCAL) ? CENTROID_AVAIL : CENTROID_NOTAVAIL;
+  centroidstressflag = has_centroid_virials() ? CENTROID_AVAIL : CENTROID_NOTAVAIL;
   comm_forward = impl->main.halo.forward_width();
   nextra = impl->ensemble() ? 3 : 0;
   loader.report(files[0], impl->main.model.get(), impl->settings);
@@ -376,6 +374,6 @@ void *PairMLFF::extract_peratom(const char *name, int &ncol)
 void PairMLFF::add_tally_callback(Compute * /*compute*/)
 {
   error->all(FLERR, "pair_style mlff does not support compute */tally, because a many-body potential has no pairwise "
-                    "forces. Use compute stress/atom instead, or, for the heat flux of an ANI model, compute heat/flux "
-                    "with compute centroid/stress/atom");
+                    "forces. Use compute stress/atom instead, or, for the heat flux, compute heat/flux with compute "
+                    "centroid/stress/atom");
 }

@@ -84,6 +84,7 @@ class PairMLFF : public Pair {
   void check_lists() const;
   void check_excluded_groups() const;
   void check_masses() const;
+  bool has_centroid_virials() const;
   void check_heat_flux() const;
 };
 

@@ -104,18 +104,23 @@ void PairMLFF::check_models() const
   if (!problem.empty()) error->all(FLERR, "pair_style mlff: " + problem);
 }
 
+/* Message-passing models have them on the CPU only. */
+bool PairMLFF::has_centroid_virials() const
+{
+  const mlff_info *info = impl->main.info;
+  if (info->traits & MLFF_STRICTLY_LOCAL) return true;
+  return (info->traits & MLFF_CONSERVATIVE) && strcmp(info->device, "cpu") == 0;
+}
+
 /* compute stress/atom gives a wrong heat flux for many-body potentials. */
 void PairMLFF::check_heat_flux() const
 {
   if (comm->me != 0 || modify->get_compute_by_style("^heat/flux").empty()) return;
-  const bool is_local = impl->main.info->traits & MLFF_STRICTLY_LOCAL;
-  if (is_local && !modify->get_compute_by_style("^centroid/stress/atom").empty()) return;
-  error->warning(FLERR,
-                 std::string("pair_style mlff: the virial part of compute heat/flux is wrong with compute stress/atom "
-                             "of a many-body potential: ") +
-                     (is_local
-                          ? "use compute centroid/stress/atom instead [mlff-39]"
-                          : "do not use its result, because message-passing models have no centroid stress [mlff-39]"));
+  if (!(impl->main.info->traits & MLFF_CONSERVATIVE)) return;    // compute pe/atom, which heat/flux needs, is refused
+  if (has_centroid_virials() && !modify->get_compute_by_style("^centroid/stress/atom").empty()) return;
+  error->warning(FLERR, std::string("pair_style mlff: the virial part of compute heat/flux is wrong with compute "
+                                    "stress/atom of a many-body potential: use compute centroid/stress/atom instead") +
+                            (has_centroid_virials() ? "" : ", with device cpu for this model") + " [mlff-39]");
 }
 
 /* Commands of neigh_modify that remove neighbors are errors. */

@@ -162,6 +162,109 @@ START_TEST(forces_and_virial_are_derivatives)
 }
 END_TEST
 
+/* ---- centroid virials -------------------------------------------------------------------------------------------- */
+
+/* W_j = sum_i (x_i - x_j) de_i/dx_j of an open cluster, by differences of the energies of atoms. */
+static void numeric_centroid(mlff_model *model, const test_atoms *atoms, double h, double (*virial)[9])
+{
+  static const int place[3][3] = {{0, 3, 4}, {6, 1, 5}, {7, 8, 2}};
+  test_atoms moved = test_atoms_copy(atoms);
+  memset(virial, 0, (size_t) atoms->n * sizeof *virial);
+  for (int k = 0; k < 3 * atoms->n; k++) {
+    const int j = k / 3, b = k % 3;
+    test_answer at[4];
+    for (int s = 0; s < 4; s++) {
+      moved.pos[j][b] = atoms->pos[j][b] + steps[s] * h;
+      at[s] = test_evaluate(model, &moved);
+    }
+    moved.pos[j][b] = atoms->pos[j][b];
+    for (int i = 0; i < atoms->n; i++) {
+      double e[4];
+      for (int s = 0; s < 4; s++) e[s] = at[s].result.atom_energy[i];
+      for (int a = 0; a < 3; a++) virial[j][place[a][b]] += (atoms->pos[i][a] - atoms->pos[j][a]) * slope(e, h);
+    }
+    for (int s = 0; s < 4; s++) test_answer_free(&at[s]);
+  }
+  test_atoms_free(&moved);
+}
+
+/* On every backend: open clusters, wherever they are, against differences of cpu64. */
+START_TEST(centroid_virials_are_derivatives)
+{
+  enum { N = 9 };
+  const subject *s = nth_with(MLFF_CONSERVATIVE | MLFF_NODE_ENERGIES, _i);
+  test_model file = s->arch->make(s->variant);
+  mlff_model *oracle = open_oracle(&file);
+  test_atoms atoms = liquid(N, 12);
+  const double by[3] = {40.0, -25.0, 3.0};
+  double virial[N][9];
+  memset(atoms.pbc, 0, sizeof atoms.pbc);
+  numeric_centroid(oracle, &atoms, s->arch->step, virial);
+  ck_assert_double_gt(largest(virial, 9 * N), 0.1);
+  for (int b = 0; b < n_backends(); b++) {
+    mlff_model *model = open_on_backend(&file, b);
+    if (!model) continue;
+    const double near = 10 * tolerance_of(model, s->arch->derivative);
+    for (int far = 0; far < N_SIDES; far++) {
+      test_atoms other = test_atoms_copy(&atoms);
+      if (far) test_atoms_shift(&other, by);
+      test_answer a = test_evaluate_centroid(model, &other);
+      near_all(a.result.atom_centroid, virial, 9 * N, near, near);
+      test_answer_free(&a);
+      test_atoms_free(&other);
+    }
+    mlff_model_close(model);
+  }
+  test_atoms_free(&atoms);
+  mlff_model_close(oracle);
+  test_model_free(&file);
+}
+END_TEST
+
+/* The atoms of a cell twice along each vector; each atom is moved by a vector of its own of the larger lattice. */
+static test_atoms eight_cells(const test_atoms *atoms)
+{
+  test_atoms all = test_atoms_new(8 * atoms->n);
+  memcpy(all.pbc, atoms->pbc, sizeof all.pbc);
+  for (int k = 0; k < 9; k++) all.cell[k / 3][k % 3] = 2 * atoms->cell[k / 3][k % 3];
+  for (int i = 0; i < all.n; i++) {
+    const int one = i / 8;
+    all.number[i] = atoms->number[one];
+    all.species[i] = atoms->species[one];
+    for (int c = 0; c < 3; c++) {
+      all.pos[i][c] = atoms->pos[one][c];
+      for (int v = 0; v < 3; v++) all.pos[i][c] += ((i >> v & 1) + 2 * ((i + v) % 3 - 1)) * atoms->cell[v][c];
+    }
+  }
+  return all;
+}
+
+/* Atoms whose images are their own neighbors have the centroid virials that they have in a larger cell, wherever it
+ * begins, and these sum to the virial. */
+START_TEST(centroid_virials_of_images)
+{
+  enum { N = 8 };
+  static const int six[9] = {0, 1, 2, 3, 4, 5, 3, 4, 5};
+  target t = open_target(MLFF_CONSERVATIVE | MLFF_NODE_ENERGIES, _i);
+  if (t.model) {
+    test_atoms atoms = test_triclinic(), more = eight_cells(&atoms);
+    const double near = tolerance_of(t.model, 1e-10);
+    test_answer a = test_evaluate_centroid(t.model, &atoms), all = test_evaluate_centroid(t.model, &more);
+    double sum[6] = {0};
+    for (int k = 0; k < 9 * N; k++) sum[six[k % 9]] += a.result.atom_centroid[k / 9][k % 9] * (k % 9 < 3 ? 1.0 : 0.5);
+    near_all(sum, a.result.virial, 6, N * near, near);
+    ck_assert_double_gt(largest(a.result.atom_centroid, 9 * N), 0.1);
+    for (int i = 0; i < more.n; i++)
+      near_all(all.result.atom_centroid[i], a.result.atom_centroid[i / 8], 9, 10 * near, 10 * near);
+    test_answer_free(&a);
+    test_answer_free(&all);
+    test_atoms_free(&atoms);
+    test_atoms_free(&more);
+  }
+  close_target(&t);
+}
+END_TEST
+
 /* ---- symmetries -------------------------------------------------------------------------------------------------- */
 
 /* The same system turned by r (NULL: not), moved and renumbered. */
@@ -379,6 +482,13 @@ static void same_as_whole(const subject *s, mlff_model *model, const test_answer
   near_all(r->forces, a->result.forces, 3 * n, near, near);
   near_all(r->virial, a->result.virial, 6, near * n, near);
   if (a->result.atom_energy) near_all(r->atom_energy, a->result.atom_energy, n, near, near);
+  if (r->centroid) near_all(r->centroid, a->result.atom_centroid, 9 * n, 10 * near, 10 * near);
+}
+
+static test_answer whole(mlff_model *model, const test_atoms *atoms)
+{
+  const int is_conservative = (mlff_model_info(model)->traits & MLFF_CONSERVATIVE) != 0;
+  return is_conservative ? test_evaluate_centroid(model, atoms) : test_evaluate(model, atoms);
 }
 
 /* Slabs; of four ranks the last has no atoms; some owners are out of order. */
@@ -390,7 +500,7 @@ START_TEST(ranks_agree_with_one)
   test_model file = s->arch->make(s->variant);
   mlff_model *model = test_model_open(&file, precision);
   test_atoms atoms = liquid(N, 8);
-  test_answer a = test_evaluate(model, &atoms);
+  test_answer a = whole(model, &atoms);
   for (int n_ranks = 1; n_ranks <= TEST_MAX_RANKS; n_ranks++) {
     int rank_of[N];
     for (int i = 0; i < N; i++) {
@@ -438,7 +548,7 @@ START_TEST(interior_atoms_first)
   test_model file = s->arch->make(s->variant);
   mlff_model *model = test_model_open(&file, precision);
   test_atoms atoms = long_box(N, N_COPIES);
-  test_answer a = test_evaluate(model, &atoms);
+  test_answer a = whole(model, &atoms);
   for (int n_ranks = 1; n_ranks <= 3; n_ranks++) {
     int rank_of[N * N_COPIES];
     for (int i = 0; i < atoms.n; i++) rank_of[i] = i % N_COPIES * n_ranks / N_COPIES;
@@ -463,6 +573,9 @@ static Suite *properties_suite(void)
   tcase_add_test(tcase, every_architecture_has_a_test_model);
   tcase_add_test(tcase, every_trait_is_promised_by_a_model);
   tcase_add_loop_test(tcase, forces_and_virial_are_derivatives, 0, n_with(MLFF_CONSERVATIVE));
+  tcase_add_loop_test(tcase, centroid_virials_are_derivatives, 0, n_with(MLFF_CONSERVATIVE | MLFF_NODE_ENERGIES));
+  tcase_add_loop_test(tcase, centroid_virials_of_images, 0,
+                      n_with(MLFF_CONSERVATIVE | MLFF_NODE_ENERGIES) * n_backends());
   tcase_add_loop_test(tcase, moved_and_renumbered, 0, n_with(0) * n_backends());
   tcase_add_loop_test(tcase, turned, 0, n_with(MLFF_ROTATION_EXACT) * n_backends());
   tcase_add_loop_test(tcase, inverted, 0, n_with(MLFF_INVERSION_EXACT) * n_backends());

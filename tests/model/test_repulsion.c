@@ -44,7 +44,7 @@ static results evaluate(mlff_model *model, const mlff_graph *g)
   a.r.atom_spread = calloc(n, sizeof(double));
   if (info->traits & MLFF_NODE_ENERGIES) a.r.atom_energy = calloc(n, sizeof(double));
   if (info->traits & MLFF_CONSERVATIVE) a.r.atom_virial = calloc(n, sizeof *a.r.atom_virial);
-  if (info->traits & MLFF_STRICTLY_LOCAL) a.r.atom_centroid = calloc(n, sizeof *a.r.atom_centroid);
+  if (info->traits & MLFF_CONSERVATIVE) a.r.atom_centroid = calloc(n, sizeof *a.r.atom_centroid);
   if (members > 1) {
     a.r.member_forces = calloc(n * members, sizeof *a.r.member_forces);
     a.r.member_virial = calloc(members, sizeof *a.r.member_virial);

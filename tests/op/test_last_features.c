@@ -1,5 +1,5 @@
-/* test_last_features.c: the op last_features on every backend and kernel path, against plain loops in double: rows in
- * order and by an index, networks with fewer features than the block, atoms without an element. */
+/* test_last_features.c: the ops last_features and weight_rows on every backend and kernel path, against plain loops in
+ * double: rows in order and by an index, networks with fewer features than the block, atoms without an element. */
 #include "backends.h"
 #include "painn_scene.h"
 
@@ -74,12 +74,44 @@ START_TEST(distances_and_rows)
 }
 END_TEST
 
+/* y = w x in place and elsewhere, and y += w x; columns beyond the width stay. */
+START_TEST(weighted_rows)
+{
+  enum { N = 7, WIDTH = 33 };
+  mlff_backend *b = open_backend(_i);
+  if (!b) return;
+  test_rng rng = {32};
+  array x = random_array(b, &rng, N * LD), y = random_array(b, &rng, N * LD), w = random_array(b, &rng, N);
+  for (int step = 0; step < 3; step++) {
+    array *from = step == 2 ? &y : &x;
+    const int accumulate = step == 1;
+    for (int n = 0; n <= N; n += N)
+      b->ops->weight_rows(b, &(mlff_weight_rows_args){.n = n,
+                                                      .width = WIDTH,
+                                                      .ld = LD,
+                                                      .weight = w.buf.data,
+                                                      .x = from->buf.data,
+                                                      .y = y.buf.data,
+                                                      .accumulate = accumulate});
+    for (int i = 0; i < N; i++)
+      for (int k = 0; k < WIDTH; k++)
+        y.host[i * LD + k] = (accumulate ? y.host[i * LD + k] : 0) + w.host[i] * from->host[i * LD + k];
+    check_array(b, "weighted rows", &y, 4);
+  }
+  array_free(b, &x);
+  array_free(b, &y);
+  array_free(b, &w);
+  mlff_backend_close(b);
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
   Suite *suite = suite_create("last features");
   TCase *tc = tcase_create("all");
   tcase_set_timeout(tc, 300);
   tcase_add_loop_test(tc, distances_and_rows, 0, n_backends());
+  tcase_add_loop_test(tc, weighted_rows, 0, n_backends());
   suite_add_tcase(suite, tc);
   return suite;
 }

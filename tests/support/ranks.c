@@ -215,8 +215,18 @@ static void build_part(part *p)
 static void free_part(part *p)
 {
   const void *const owned[] = {
-      p->graph.species, p->graph.node, p->graph.row,     p->graph.nbr,          p->graph.pos,          p->graph.tag,
-      p->global,        p->node_of,    p->result.forces, p->result.atom_energy, p->result.atom_virial,
+      p->graph.species,
+      p->graph.node,
+      p->graph.row,
+      p->graph.nbr,
+      p->graph.pos,
+      p->graph.tag,
+      p->global,
+      p->node_of,
+      p->result.forces,
+      p->result.atom_energy,
+      p->result.atom_virial,
+      p->result.atom_centroid,
   };
   for (size_t k = 0; k < sizeof owned / sizeof *owned; k++) free((void *) (uintptr_t) owned[k]);
 }
@@ -248,6 +258,13 @@ static void *run_part(void *argument)
   if (traits & MLFF_CONSERVATIVE) p->result.atom_virial = calloc(n, sizeof *p->result.atom_virial);
   for (int again = 0; again < 2 && !p->status; again++)
     p->status = mlff_model_evaluate(model, &p->graph, &halo, &p->result, &p->error);
+  const int calls[3] = {p->n_forward, p->n_reverse, p->n_reduce};
+  if (traits & MLFF_CONSERVATIVE) p->result.atom_centroid = calloc(n, sizeof *p->result.atom_centroid);
+  if (p->result.atom_centroid && !p->status)
+    p->status = mlff_model_evaluate(model, &p->graph, &halo, &p->result, &p->error);
+  p->n_forward = calls[0];
+  p->n_reverse = calls[1];
+  p->n_reduce = calls[2];
   mlff_model_close(model);
   return NULL;
 }
@@ -265,6 +282,8 @@ static void collect(const part *p, test_ranks_answer *a)
   for (int k = 0; k < 6; k++) a->virial[k] += p->result.virial[k];
   for (int32_t i = 0; i < p->graph.n_nodes; i++)
     for (int c = 0; c < 3; c++) a->forces[p->global[i]][c] += p->result.forces[i][c];
+  for (int32_t i = 0; a->centroid && i < p->graph.n_nodes; i++)
+    for (int k = 0; k < 9; k++) a->centroid[p->global[i]][k] += p->result.atom_centroid[i][k];
   for (int32_t i = 0; a->atom_energy && i < p->graph.n_local; i++)
     a->atom_energy[p->global[i]] = p->result.atom_energy[i];
 }
@@ -298,6 +317,7 @@ test_ranks_answer test_on_ranks(const test_model *file, const char *precision, c
   for (int r = 0; r < n_ranks; r++) ck_assert_int_eq(pthread_join(threads[r], NULL), 0);
   test_ranks_answer a = {.forces = calloc((size_t) atoms->n + 1, sizeof *a.forces)};
   if (info->traits & MLFF_NODE_ENERGIES) a.atom_energy = calloc((size_t) atoms->n + 1, sizeof *a.atom_energy);
+  if (info->traits & MLFF_CONSERVATIVE) a.centroid = calloc((size_t) atoms->n + 1, sizeof *a.centroid);
   a.n_forward = parts[0].n_forward / 2;
   a.n_reverse = parts[0].n_reverse / 2;
   a.n_reduce = parts[0].n_reduce / 2;
@@ -314,5 +334,6 @@ void test_ranks_free(test_ranks_answer *answer)
 {
   free(answer->forces);
   free(answer->atom_energy);
+  free(answer->centroid);
   *answer = (test_ranks_answer){.n_forward = 0};
 }

@@ -11,15 +11,17 @@ enum { TEST_MAX_RANKS = 4 };
 typedef struct test_ranks_answer {
   double energy, virial[6];
   double (*forces)[3];
-  double *atom_energy; /* NULL for models without MLFF_NODE_ENERGIES                       */
-  int n_interior;      /* atoms that have to do with their own rank only                   */
-  int n_forward;       /* calls of the halo's functions on each rank, in one evaluation ... */
+  double *atom_energy;   /* NULL for models without MLFF_NODE_ENERGIES                       */
+  double (*centroid)[9]; /* NULL for models without MLFF_CONSERVATIVE                   */
+  int n_interior;        /* atoms that have to do with their own rank only                   */
+  int n_forward;         /* calls of the halo's functions on each rank, in one evaluation ... */
   int n_reverse, n_reduce;
   int has_parts; /* a rank had neighbors that another owns */
 } test_ranks_answer;
 
-/* Evaluates the atoms twice on n_ranks ranks, atom i on rank rank_of[i]. With "fp64" exchanges are begun and finished,
- * with work on interior atoms between; else they are one call. Aborts the test when a rank fails. */
+/* Evaluates the atoms on n_ranks ranks, atom i on rank rank_of[i], twice and then with centroid virials. With "fp64"
+ * exchanges are begun and finished, with work on interior atoms between; else they are one call. Aborts the test when a
+ * rank fails. */
 test_ranks_answer test_on_ranks(const test_model *file, const char *precision, const test_atoms *atoms, int n_ranks,
                                 const int *rank_of);
 void test_ranks_free(test_ranks_answer *answer);

@@ -162,6 +162,8 @@ typedef struct test_answer {
 
 test_answer test_evaluate(mlff_model *model, const test_atoms *atoms);
 void test_answer_free(test_answer *answer);
+/* The same with result.atom_centroid. */
+test_answer test_evaluate_centroid(mlff_model *model, const test_atoms *atoms);
 /* The energy alone, eV. */
 double test_energy(mlff_model *model, const test_atoms *atoms);
 

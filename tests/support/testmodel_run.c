@@ -171,7 +171,7 @@ mlff_model *test_model_open_for(const test_model *model, const char *precision, 
   return open;
 }
 
-test_answer test_evaluate(mlff_model *model, const test_atoms *atoms)
+static test_answer evaluate(mlff_model *model, const test_atoms *atoms, int wants_centroid)
 {
   const mlff_info *info = mlff_model_info(model);
   const size_t n = (size_t) atoms->n + 1;
@@ -181,6 +181,7 @@ test_answer test_evaluate(mlff_model *model, const test_atoms *atoms)
   answer.result.forces = must(malloc(n * sizeof *answer.result.forces));
   if (info->traits & MLFF_NODE_ENERGIES) answer.result.atom_energy = must(malloc(n * sizeof(double)));
   if (info->traits & MLFF_CONSERVATIVE) answer.result.atom_virial = must(malloc(n * sizeof *answer.result.atom_virial));
+  if (wants_centroid) answer.result.atom_centroid = must(malloc(n * sizeof *answer.result.atom_centroid));
   answer.result.member_energy = must(malloc((size_t) info->n_members * sizeof(double)));
   answer.result.atom_spread = must(malloc(n * sizeof(double)));
   test_ok(mlff_model_evaluate(model, mlff_system_graph(system), NULL, &answer.result, &error), error);
@@ -188,11 +189,22 @@ test_answer test_evaluate(mlff_model *model, const test_atoms *atoms)
   return answer;
 }
 
+test_answer test_evaluate(mlff_model *model, const test_atoms *atoms)
+{
+  return evaluate(model, atoms, 0);
+}
+
+test_answer test_evaluate_centroid(mlff_model *model, const test_atoms *atoms)
+{
+  return evaluate(model, atoms, 1);
+}
+
 void test_answer_free(test_answer *answer)
 {
   free(answer->result.forces);
   free(answer->result.atom_energy);
   free(answer->result.atom_virial);
+  free(answer->result.atom_centroid);
   free(answer->result.member_energy);
   free(answer->result.atom_spread);
   *answer = (test_answer){.n_nodes = 0};

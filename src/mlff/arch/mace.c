@@ -241,6 +241,20 @@ static void gate_backward(nequip_net *net, const mlff_edges *edges, int t, nequi
   net->backend->ops->mace_divide(net->backend, &divide);
 }
 
+/* ---- weights of atoms -------------------------------------------------------------------------------------------- */
+
+static int weighs(const nequip_net *net)
+{
+  return net->weighting && net->weighting->weights;
+}
+
+/* Adjoints of the readout of layer t, times the weights of the atoms. */
+static void weigh(nequip_net *net, int t, nequip_atoms s, const void *x, void *y, int accumulate)
+{
+  const mlff_nequip_row *row = &net->layers[t].x;
+  mlff_weight_rows(net->backend, net->weighting, s.begin, s.n, row->n[0], row->ld, x, y, accumulate);
+}
+
 /* ---- steps of a layer -------------------------------------------------------------------------------------------- */
 
 static void forward(nequip_net *net, const mlff_edges *edges, int t, nequip_atoms s)
@@ -267,6 +281,7 @@ static void forward(nequip_net *net, const mlff_edges *edges, int t, nequip_atom
     mlff_take_features(net->backend, net->wanted, edges, s.begin, s.n, readout.x, layer->x.n[0], layer->x.ld);
   }
   ops->mace_readout(net->backend, &readout);
+  if (nequip_is_last(net, t)) weigh(net, t, s, net->last_grad.data, net->last_grad.data, 0);
 }
 
 /* dE/dx of the layer before, without the part of linear_up */
@@ -299,7 +314,12 @@ static void backward(nequip_net *net, const mlff_edges *edges, int t, nequip_ato
     mlff_mace_readout_args readout = readout_args(net, edges, t, s);
     readout.grad = nequip_grad_of(net, t, s);
     readout.add_grad = 1;
+    if (weighs(net)) {
+      readout.grad = net->products.data;
+      readout.add_grad = 0;
+    }
     ops->mace_readout(net->backend, &readout);
+    weigh(net, t, s, net->products.data, nequip_grad_of(net, t, s), 1);
   }
   nequip_apply_map(net, &mace->out, 1, s.n, &layer->x, nequip_grad_of(net, t, s), &layer->x, net->products.data, 0);
   if (t > 0) backward_features(net, edges, t, s);

@@ -332,6 +332,7 @@ mlff_status nequip_evaluate(void *opaque, const mlff_arch_inputs *in, mlff_arch_
   nequip_net *net = opaque;
   mlff_error later;
   net->wanted = in->last;
+  net->weighting = in->weighting;
   MLFF_TRY(reserve(net, in->edges, error));
   MLFF_TRY(net->backend->ops->edge_lines(net->backend, &net->table, in->edges, &net->radial, error));
   if (net->density) net->update->begin(net, in->edges);

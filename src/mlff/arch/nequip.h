@@ -89,6 +89,7 @@ struct nequip_net {
   int n_hidden;                     /* units of a readout with silu; 0: linear */
   double readout_gain;              /* of its silu */
   const mlff_last_features *wanted; /* of the evaluation */
+  const mlff_weighting *weighting;  /* of the evaluation */
   nequip_layer *layers;
 
   /* arrays of a step: see reserve() for their shapes */

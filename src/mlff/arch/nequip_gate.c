@@ -25,7 +25,7 @@ static mlff_nequip_gate_args gate_args(nequip_net *net, int t, nequip_atoms s)
   };
 }
 
-/* The same of a readout with silu. */
+/* Energies of the block and dE/dx of the last layer, of a readout with silu. */
 static void readout_silu(nequip_net *net, const mlff_edges *edges, nequip_atoms s)
 {
   const mlff_nequip_row *x = &net->layers[net->n_layers - 1].x;
@@ -43,15 +43,9 @@ static void readout_silu(nequip_net *net, const mlff_edges *edges, nequip_atoms 
                                                             .grad = net->last_grad.data});
 }
 
-/* Energies of the block and dE/dx of the last layer. */
-static void readout(nequip_net *net, const mlff_edges *edges, nequip_atoms s)
+/* The same of a linear readout. */
+static void readout_linear(nequip_net *net, const mlff_edges *edges, nequip_atoms s)
 {
-  const mlff_nequip_row *x = &net->layers[net->n_layers - 1].x;
-  mlff_take_features(net->backend, net->wanted, edges, s.begin, s.n, net->last_x.data, x->n[0], x->ld);
-  if (net->n_hidden) {
-    readout_silu(net, edges, s);
-    return;
-  }
   net->backend->ops
       ->nequip_readout(net->backend,
                        &(mlff_nequip_readout_args){.n = s.n,
@@ -62,6 +56,19 @@ static void readout(nequip_net *net, const mlff_edges *edges, nequip_atoms s)
                                                    .species = (const int32_t *) edges->center_species.data + s.begin,
                                                    .energy = nequip_row_of(net, &net->node_energy, s.begin, 1),
                                                    .grad = net->last_grad.data});
+}
+
+/* Energies of the block and dE/dx of the last layer. */
+static void readout(nequip_net *net, const mlff_edges *edges, nequip_atoms s)
+{
+  const mlff_nequip_row *x = &net->layers[net->n_layers - 1].x;
+  mlff_take_features(net->backend, net->wanted, edges, s.begin, s.n, net->last_x.data, x->n[0], x->ld);
+  if (net->n_hidden)
+    readout_silu(net, edges, s);
+  else
+    readout_linear(net, edges, s);
+  mlff_weight_rows(net->backend, net->weighting, s.begin, s.n, x->ld, x->ld, net->last_grad.data, net->last_grad.data,
+                   0);
 }
 
 /* z += skip x */

@@ -160,6 +160,7 @@ static mlff_status forward(painn_net *net, const mlff_arch_inputs *in, mlff_erro
 static mlff_status backward(painn_net *net, const mlff_arch_inputs *in, mlff_error *error)
 {
   mlff_status status = MLFF_OK;
+  if (in->weighting) in->weighting->is_backward = 1;
   for (int l = net->n_layers - 1; l > 0; l--) {
     const mlff_exchange_args a = grad_args(net, in, l);
     mlff_keep_first(&status, net->backend->ops->exchange_begin(net->backend, &a, status ? NULL : error));
@@ -247,6 +248,7 @@ static mlff_status painn_evaluate(void *opaque, const mlff_arch_inputs *in, mlff
   painn_net *net = opaque;
   const mlff_edges *edges = in->edges;
   const mlff_ops *ops = net->backend->ops;
+  net->weighting = in->weighting;
   MLFF_TRY(reserve(net, edges, error));
   if (net->moment_basis != &net->message_basis)
     MLFF_TRY(ops->painn_radial(net->backend, net->moment_basis, edges, &net->radial, error));

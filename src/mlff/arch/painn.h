@@ -35,6 +35,7 @@ typedef struct painn_net {
   mlff_buf readout_weight;
   painn_layer *layers;
 
+  const mlff_weighting *weighting; /* of the evaluation */
   /* arrays of a step: see reserve() for their shapes */
   int64_t block;
   mlff_painn_radial radial;

@@ -255,6 +255,7 @@ static void readout(painn_net *net, const mlff_edges *edges, painn_atoms s)
                                   .ldx = width,
                                   .y = net->grad_after.data,
                                   .ldy = f});
+  mlff_weight_rows(net->backend, net->weighting, s.begin, s.n, f, f, net->grad_after.data, net->grad_after.data, 0);
 }
 
 void painn_forward_block(painn_net *net, const mlff_edges *edges, int l, painn_atoms s)

@@ -441,6 +441,8 @@ static void readout(tensornet_net *net, const mlff_edges *edges, tensornet_atoms
                                                         .weight = net->readout_weight.data,
                                                         .energy = mlff_at(net->backend, net->node_energy.data, s.begin),
                                                         .grad = net->h_slope[2].data});
+  mlff_weight_rows(net->backend, net->weighting, s.begin, s.n, 2 * f, 2 * f, net->h_slope[2].data, net->h_slope[2].data,
+                   0);
   branches(net, 1, 1, s.n, net->h_slope[2].data, net->h[1].data, net->h_slope[1].data);
   branches(net, 0, 1, s.n, net->h[1].data, net->h[0].data, net->h_slope[0].data);
   scalar_layer_back(net, &net->readout, s.n, net->h[0].data, net->wide.data, NULL);
@@ -540,6 +542,7 @@ static mlff_status all_passes(tensornet_net *net, const mlff_arch_inputs *in, ml
   }
   for_blocks(net, edges, 0, embed_block, edges->n_interior, edges->n_local, NULL);
   for (int t = 0; t < net->n_layers; t++) pass(net, in, t, layer_block, &net->layers[t].y, t == 0, &status, error);
+  if (in->weighting) in->weighting->is_backward = 1;
   for (int t = net->n_layers - 1; t >= 0; t--) pass(net, in, t, backward_block, &net->grad_m[t & 1], 0, &status, error);
   return status;
 }
@@ -550,6 +553,7 @@ static mlff_status tensornet_evaluate(void *opaque, const mlff_arch_inputs *in, 
   tensornet_net *net = opaque;
   const mlff_ops *ops = net->backend->ops;
   net->wanted = in->last;
+  net->weighting = in->weighting;
   MLFF_TRY(reserve(net, in->edges, error));
   MLFF_TRY(ops->painn_radial(net->backend, &net->moments, in->edges, &net->radial, error));
   MLFF_TRY(ops->edge_lines(net->backend, &net->table, in->edges, &net->radial, error));

@@ -48,6 +48,7 @@ typedef struct tensornet_net {
   tensornet_linear readout, branch[2][2]; /* readout: of both branches, with the matrix before them */
   mlff_buf readout_weight;
   const mlff_last_features *wanted; /* of the evaluation */
+  const mlff_weighting *weighting;  /* of the evaluation */
   tensornet_layer *layers;
 
   /* arrays of a step: see reserve() for their shapes */

@@ -69,6 +69,7 @@ OP(edges, mlff_status,
 OP_SIMPLE(clamp, mlff_clamp_args, EDGES)
 OP_SIMPLE(repulsion, mlff_repulsion_args, FORCES)
 OP_SIMPLE(last_features, mlff_last_features_args, DENSE)
+OP_SIMPLE(weight_rows, mlff_weight_rows_args, DENSE_BACKWARD)
 OP(forces, mlff_status, (mlff_backend * backend, const mlff_forces_args *args, mlff_error *error),
    (backend, args, error), FORCES, SKIPPED, BOTH)
 

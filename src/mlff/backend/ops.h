@@ -164,6 +164,18 @@ typedef struct mlff_last_features_args {
   const void *features;
 } mlff_last_features_args;
 
+/* ---- weight_rows.c ----------------------------------------------------------------------------------------------- */
+
+/* y[i][k] = weight[i] x[i][k], or with `accumulate` y[i][k] += weight[i] x[i][k], for i < n and k < width. x and y may
+ * be the same array; `=` only. */
+typedef struct mlff_weight_rows_args {
+  int64_t n, width, ld;
+  const void *weight; /* real [n]     */
+  const void *x;      /* real [n][ld] */
+  void *y;            /* real [n][ld] */
+  int accumulate;
+} mlff_weight_rows_args;
+
 /* ---- exchange: cpu/backend_cpu.c, cuda/exchange.cpp --------------------------------------------------------------
  *
  *   exchange_begin, exchange_progress, exchange_finish

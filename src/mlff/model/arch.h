@@ -14,6 +14,12 @@ typedef struct mlff_species_use {
   int radial_intervals;
 } mlff_species_use;
 
+/* Weights of the energies of atoms: gradients are those of sum_i weights[i] e_i. Energies are not weighted. */
+typedef struct mlff_weighting {
+  const void *weights; /* real [n_local] on the backend; NULL = 1 */
+  int is_backward;     /* set by the network when its backward pass begins: from then on the halo gets adjoints */
+} mlff_weighting;
+
 typedef struct mlff_arch_inputs {
   const mlff_graph *graph;
   const mlff_edges *edges;
@@ -21,6 +27,7 @@ typedef struct mlff_arch_inputs {
   /* single: after an evaluation of the same graph, compute only the edge gradients of member `member`. */
   int single, member;
   const mlff_last_features *last; /* NULL = not wanted */
+  mlff_weighting *weighting;      /* NULL = no weights */
 } mlff_arch_inputs;
 
 /* Outputs of a direct model, which predicts forces and stress instead of node energies and edge gradients. On the host;
@@ -82,6 +89,20 @@ static inline void mlff_take_features(mlff_backend *backend, const mlff_last_fea
                                         .center_species = edges->center_species.data,
                                         .features = features};
   if (last) backend->ops->last_features(backend, &args);
+}
+
+/* Multiplies adjoints y of the energies of atoms first .. first + n by their weights; `=` or `+=` to y. */
+static inline void mlff_weight_rows(mlff_backend *backend, const mlff_weighting *weighting, int64_t first, int64_t n,
+                                    int64_t width, int64_t ld, const void *x, void *y, int accumulate)
+{
+  if (!weighting || !weighting->weights) return;
+  backend->ops->weight_rows(backend, &(mlff_weight_rows_args){.n = n,
+                                                              .width = width,
+                                                              .ld = ld,
+                                                              .weight = mlff_at(backend, weighting->weights, first),
+                                                              .x = x,
+                                                              .y = y,
+                                                              .accumulate = accumulate});
 }
 
 /* Sets use[k] = 1 for the members that `text` lists (mlff_options), of n. */

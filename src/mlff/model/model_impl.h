@@ -80,6 +80,7 @@ struct mlff_model {
   mlff_test_set tests;
   mlff_info info;
   mlff_replay replay;
+  mlff_buf weights;  /* centroid.c: real [n_local] */
   mlff_spans *spans; /* of the last mlff_spans_start; also in the backend while timing is on */
 };
 
@@ -159,6 +160,17 @@ mlff_status mlff_forecast_memory(mlff_model *model, const mlff_graph *graph, con
 
 /* Forces and virial of each member, to result->member_forces; after an evaluation of the same graph. */
 mlff_status mlff_members_evaluate(mlff_model *model, const mlff_graph *graph, mlff_result *result, mlff_error *error);
+
+/* Whether centroid virials need evaluations of their own. In strictly local models they are a sum over edges. */
+static inline int mlff_wants_centroid(const mlff_model *model, const mlff_result *result)
+{
+  return result->atom_centroid && !(model->info.traits & MLFF_STRICTLY_LOCAL);
+}
+
+/* centroid.c: result->atom_centroid of a message-passing model, after an evaluation of the same graph. Makes its halo
+ * exchanges four times. */
+mlff_status mlff_centroid_evaluate(mlff_model *model, const mlff_graph *graph, const mlff_halo *halo,
+                                   double (*virial)[9], mlff_error *error);
 
 /* Writes the limits that the block domain of the file does not state, "pressure, triples"; "" if it states all. */
 void mlff_domain_missing(const mlff_info *info, char *text, size_t size);

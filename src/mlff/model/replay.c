@@ -72,8 +72,8 @@ static int needs_repulsion(const mlff_model *m)
 /* 1 if this step may be replayed or captured. */
 static int can_replay(const mlff_model *m, const mlff_graph *graph, const mlff_result *result)
 {
-  if (result->member_forces) return 0;       /* separate evaluations */
-  if (mlff_wants_features(result)) return 0; /* in few steps */
+  if (result->member_forces) return 0;                                         /* separate evaluations */
+  if (mlff_wants_features(result) || mlff_wants_centroid(m, result)) return 0; /* in few steps */
   if (!m->replay.is_on || graph->list_id == 0) return 0;
   if (needs_repulsion(m)) return 0; /* the last step needed it, so the next one will */
   return m->replay.list_id == graph->list_id && m->edges.list_id == graph->list_id;

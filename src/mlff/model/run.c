@@ -60,6 +60,21 @@ static mlff_status check_direct(const mlff_model *m, const mlff_graph *graph, co
   return MLFF_OK;
 }
 
+/* Arguments of centroid virials of message-passing models. */
+static mlff_status check_centroid(const mlff_model *m, const mlff_graph *graph, const mlff_halo *halo,
+                                  mlff_error *error)
+{
+  if (!graph->row || graph->on_device)
+    return mlff_fail(error, MLFF_E_UNSUPPORTED,
+                     "centroid virials of message-passing models require a neighbor list and positions on the host; "
+                     "pass them, or open the model with device cpu");
+  if (halo && (!halo->forward || (m->info.reverse_width && !halo->reverse)))
+    return mlff_fail(error, MLFF_E_ARG,
+                     "centroid virials of this %s model require halo.forward and halo.reverse, and one is NULL",
+                     m->info.architecture);
+  return MLFF_OK;
+}
+
 /* The list is there, or can be made. */
 static mlff_status check_list(const mlff_model *m, const mlff_graph *graph, mlff_error *error)
 {
@@ -95,11 +110,7 @@ static mlff_status check_arguments(mlff_model *m, const mlff_graph *graph, const
   if (result->member_forces && m->info.n_members < 2)
     return mlff_fail(error, MLFF_E_UNSUPPORTED, "member forces are not available: this %s model has a single network",
                      m->info.architecture);
-  if (result->atom_centroid && !(m->info.traits & MLFF_STRICTLY_LOCAL))
-    return mlff_fail(
-        error, MLFF_E_UNSUPPORTED,
-        "per-atom centroid virials are exact for strictly local models only; this %s model passes messages",
-        m->info.architecture);
+  if (mlff_wants_centroid(m, result)) MLFF_TRY(check_centroid(m, graph, halo, error));
   MLFF_TRY(mlff_uncertainty_check(m, result, error));
   MLFF_TRY(mlff_host_view_make(m, graph, error));
   return check_species(m, &m->host_view.graph, error);

@@ -243,8 +243,8 @@ mlff_status mlff_step_results(mlff_model *m, const mlff_graph *graph, const mlff
   return finish_result(m, graph, out, bad, result, error);
 }
 
-mlff_status mlff_step_plain(mlff_model *m, const mlff_graph *graph, const mlff_halo *halo, mlff_result *result,
-                            mlff_error *error)
+static mlff_status one_evaluation(mlff_model *m, const mlff_graph *graph, const mlff_halo *halo, mlff_result *result,
+                                  mlff_error *error)
 {
   const int has_memory = m->backend->ops->memory != NULL; /* of its own, so a forecast makes sense */
   const mlff_graph *view = &m->host_view.graph;
@@ -277,4 +277,15 @@ mlff_status mlff_step_plain(mlff_model *m, const mlff_graph *graph, const mlff_h
   MLFF_TRY(mlff_step_results(m, view, &out, result, error));
   MLFF_TRY(mlff_uncertainty_take(m, result, error));
   return result->member_forces ? mlff_members_evaluate(m, view, result, error) : MLFF_OK;
+}
+
+mlff_status mlff_step_plain(mlff_model *m, const mlff_graph *graph, const mlff_halo *halo, mlff_result *result,
+                            mlff_error *error)
+{
+  mlff_error ignored;
+  mlff_status status = one_evaluation(m, graph, halo, result, error);
+  if (mlff_wants_centroid(m, result)) /* after a failure as well, for its exchanges */
+    mlff_keep_first(&status, mlff_centroid_evaluate(m, &m->host_view.graph, halo, result->atom_centroid,
+                                                    status ? &ignored : error));
+  return status;
 }
