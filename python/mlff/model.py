@@ -20,6 +20,7 @@ from .library import Error, ModelWarning
 
 SYMBOLS = ["X", *MASS]  # of the atomic numbers
 NUMBERS = {symbol: number for number, symbol in enumerate(SYMBOLS)}
+NINE = np.array([0, 3, 4, 6, 1, 5, 7, 8, 2])  # xx xy xz yx yy yz zx zy zz of the engine's xx yy zz xy xz yz yx zx zy
 VOIGT = np.array([0, 1, 2, 5, 4, 3])  # xx yy zz yz xz xy of the engine's xx yy zz xy xz yz
 
 
@@ -36,6 +37,7 @@ class Result(typing.NamedTuple):
     member_forces: np.ndarray | None  # [n_members, n, 3] eV/A, on request
     uncertainties: np.ndarray | None  # [n] Model.uncertainty_unit, where the model has them
     features: np.ndarray | None  # [n, width] of the last layer, on request
+    centroid_virials: np.ndarray | None  # [n, 3, 3] eV: W_j = sum_i (x_i - x_j) de_i/dx_j, on request
     n_edges: int  # neighbors within the cutoff, of all atoms
     min_distance: float  # A, of two neighbors; infinity without any
 
@@ -140,7 +142,7 @@ class _Arrays:
         self.member_energies = self._new("member_energy", (n_members,)) if n_members > 1 else None
         self.spread = self._new("atom_spread", (n,)) if n_members > 1 and has_energies else None
         self.uncertainties = self._new("atom_uncertainty", (n,)) if has_uncertainty else None
-        self.member_forces = self.features = None
+        self.member_forces = self.features = self.centroid_virials = None
 
     def _new(self, name, shape):
         array = np.zeros(shape)
@@ -158,6 +160,11 @@ class _Arrays:
         if not width:
             self.c.atom_features = None
 
+    def want_centroid_virials(self, wanted):
+        self.centroid_virials = self._new("atom_centroid", (self.n, 9)) if wanted else None
+        if not wanted:
+            self.c.atom_centroid = None
+
     def result(self, stress):
         """stress: [6], or None."""
         return Result(
@@ -171,6 +178,7 @@ class _Arrays:
             self.member_forces,
             None if self.uncertainties is None else self.uncertainties.copy(),
             self.features,
+            None if self.centroid_virials is None else self.centroid_virials[:, NINE].reshape(-1, 3, 3),
             self.c.n_edges,
             self.c.min_distance,
         )
@@ -417,6 +425,7 @@ class Model:
         *,
         member_forces: bool = False,
         features: bool = False,
+        centroid_virials: bool = False,
     ) -> Result:
         """Energy, forces and what else the model has.
 
@@ -426,6 +435,8 @@ class Model:
         pbc:           which vectors are periodic, one or three; None: all three with a cell
         member_forces: of an ensemble, forces of every member, too: its networks run once more
         features:      those of the last layer, too
+        centroid_virials: of the atoms, for the heat flux J = sum_j e_j v_j + W_j v_j (A eV per time), exact for
+                       networks with messages as well, which are evaluated four times more
 
         Repeated calls with atoms that have moved little, in a cell that has changed little, keep the neighbor list.
         Error: no atoms, unknown elements, positions that are not finite, atoms closer than the model allows, cells that
@@ -435,9 +446,10 @@ class Model:
         positions = _doubles(positions, (len(numbers), 3), "positions")
         box = np.zeros((3, 3)) if cell is None else _doubles(cell, (3, 3), "cell vectors")
         periodic = _periodic(pbc, cell is not None)
-        return self._evaluate(numbers.tobytes(), positions.tobytes(), box.tobytes(), periodic, member_forces, features)
+        wanted = {"member_forces": member_forces, "features": features, "centroid_virials": centroid_virials}
+        return self._evaluate(numbers.tobytes(), positions.tobytes(), box.tobytes(), periodic, **wanted)
 
-    def _evaluate(self, numbers, positions, cell, pbc, member_forces=False, features=False):
+    def _evaluate(self, numbers, positions, cell, pbc, member_forces=False, features=False, centroid_virials=False):
         """The same of bytes: numbers of int64, positions and cell of double; pbc is a tuple of bool."""
         if member_forces and self.n_members < 2:
             raise Error(f"model {self.name} is not an ensemble: there are no forces of members")
@@ -453,6 +465,8 @@ class Model:
                 arrays.want_members(member_forces)
             if features or arrays.features is not None:
                 arrays.want_features(self.n_features if features else 0)
+            if centroid_virials or arrays.centroid_virials is not None:
+                arrays.want_centroid_virials(centroid_virials)
             self._check(self._library.mlff_model_evaluate(self._handle, graph, None, arrays.c, self._error))
             if self._domain.is_due(positions, cell):
                 try:

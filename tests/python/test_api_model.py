@@ -88,6 +88,31 @@ def test_ensemble():
     helpers.assert_near(ones[2].forces, got.member_forces[2], 1e-10, "forces of one")
 
 
+@pytest.mark.parametrize("name", ("water-mbpol-xs", "silicon-m", "water-s"))
+def test_centroid_virials(name):
+    """Row a, column b of W_j is sum_i (x_i - x_j)_a de_i/dx_j_b, here of an open cluster, for the atom 1; in a box they
+    sum to the virial. They are there on request only."""
+    model = mlff.Model(name, precision="fp64", domain="ignore")
+    s = SILICON if model.elements == ["Si"] else WATER
+    n, j, h = min(9, len(s["elements"])), 1, 1e-4
+    rng = np.random.default_rng(1)
+    symbols, x = s["elements"][:n], np.array(s["positions"][:n]) + rng.uniform(-0.05, 0.05, (n, 3))
+    found = model.evaluate(symbols, x, centroid_virials=True).centroid_virials
+    expected = np.zeros((3, 3))
+    for b in range(3):
+        shift = np.zeros((n, 3))
+        shift[j, b] = h
+        slope = (model.evaluate(symbols, x + shift).energies - model.evaluate(symbols, x - shift).energies) / (2 * h)
+        expected[:, b] = (x - x[j]).T @ slope
+    assert found.shape == (n, 3, 3) and found[j] == pytest.approx(expected, abs=1e-6)
+    assert n == 2 or np.abs(found[j] - found[j].T).max() > 1e-3, "a transposed one would pass"
+    whole = evaluate(model, s, centroid_virials=True)
+    xx, yy, zz, xy, xz, yz = whole.virial
+    total = [[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]]
+    assert whole.centroid_virials.sum(0) == pytest.approx(np.array(total), abs=1e-8)
+    assert evaluate(model, s).centroid_virials is None
+
+
 @pytest.mark.parametrize("name", ("water-benzene-ensemble", "water-xs"))
 def test_free_atoms(name):
     """Option e0: energies of atoms, members and the system without those of free atoms; forces are the same."""
