@@ -135,3 +135,20 @@ def test_melt(tmp_path):
     assert trace[:, 0].tolist() == [20, 40, 60, 80, 100, 120]
     assert trace[-1, 4] > 0.5 and trace[-1, 5] < 0.45 and trace[-1, 2] > trace[0, 2], trace
     assert number(r"diffusion coefficient (\S+) A", (tmp_path / "melt.txt").read_text(encoding="ascii")) > 0
+
+
+def test_conductivity(tmp_path):
+    """The integral of the correlation functions that are written; mean and standard error of the blocks."""
+    model = os.path.join(ROOT, "models", "silicon-m.yaml")
+    output = run("in.conductivity", tmp_path, model=model, n=1, steps=400, blocks=3, length=0.25)
+    blocks = np.array([float(x) for x in re.findall(r"^block \d: (\S+) W", output, re.M)])
+    text = (tmp_path / "correlation.txt").read_text(encoding="ascii")
+    rows = [line.split() for line in text[text.index("\n400 21\n") :].splitlines()[2:]]
+    flux = np.array(rows, float)[:, 3:6].mean(1)
+    assert len(flux) == 21 and flux[0] > 0
+    kappa = 1602.1766 * 0.005 * (flux[1:-1].sum() + (flux[0] + flux[-1]) / 2) / (5.494**3 * 8.617333e-5 * 1000**2)
+    assert blocks[-1] == pytest.approx(kappa, abs=0.01)
+    mean, error = (float(x) for x in re.search(r"conductivity (\S+) \+- (\S+) W", output).groups())
+    assert mean == pytest.approx(blocks.mean(), abs=0.06)
+    assert error == pytest.approx(blocks.std(ddof=1) / np.sqrt(3), abs=0.06)
+    assert "ERROR: blocks is 1" in run("in.conductivity", tmp_path, check=False, model=model, blocks=1)
