@@ -3,6 +3,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -60,6 +61,23 @@ def test_all_commands_are_in_the_help():
     text = mlff("--help")
     assert all(f"\n  mlff {name} " in text for name in COMMANDS if name not in ("against", "selftest"))
     assert "compare with torchani" in mlff("verify", "--help")
+
+
+def commands():
+    return re.findall(r"^  mlff ([a-z]+) ", mlff("--help"), re.M)
+
+
+@pytest.mark.parametrize("words", (["--no-such-option"], ["no-such-input", "no-such-input"]))
+def test_wrong_usage_is_status_2(words, tmp_path):
+    """Of every command, of C and of Python; it says one thing and writes nothing."""
+    assert len(commands()) > 20
+    for name in commands():
+        done = subprocess.run(
+            [MLFF, name, *words], cwd=tmp_path, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 2, (name, done)
+        assert f"mlff {name}: " in done.stderr or "mlff: no-such-input" in done.stderr, (name, done.stderr)
+        assert not done.stdout and not os.listdir(tmp_path), (name, done.stdout)
 
 
 @pytest.mark.parametrize(
