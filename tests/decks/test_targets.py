@@ -16,7 +16,7 @@ GOOD = {
     "p95_latency_ms": 0.5,
     "p99_latency_ms": 0.6,
     "cv": 0.05,
-    "memory_delta_mb": 0.1,
+    "memory": {"host": {"delta_bytes": 1e5}, "device": None},
     "memory_peak_gb": 0.05,
 }
 
@@ -41,7 +41,8 @@ def verdicts(rows):
         ({"p95_latency_ms": 0.9}, "P95 / mean"),
         ({"p99_latency_ms": 1.3}, "P99 / mean"),
         ({"cv": 0.21}, "CV of steps"),
-        ({"memory_delta_mb": 12.0}, "memory growth"),
+        ({"memory": {"host": {"delta_bytes": 1.2e7}, "device": None}}, "memory growth"),
+        ({"memory": {"host": {"delta_bytes": 0}, "device": {"delta_bytes": 1.2e7}}}, "memory growth"),
         ({"memory_peak_gb": 1.1}, "memory peak"),
     ],
 )
@@ -138,6 +139,7 @@ def test_real_runs_fill_the_table(tmp_path, monkeypatch, capsys):
     table = json.loads((out / "targets.json").read_text(encoding="utf-8"))
     found = {r["target"]: r for r in table["rows"]}
     assert found["teacher / student"]["value"] > 3 and "2 rounds" in found["teacher / student"]["note"]
+    assert all(found[target]["value"] is not None for target, *_ in goals.STUDENT), "their values are in real reports"
     assert 0.02 < found["mean step"]["value"] < 50 and found["mean step"]["of"] == "silicon-m, 64 atoms"
     assert found["captured and fused / plain"]["note"].startswith("GPU: not measured with this code")
     assert 0.3 < found["4 copies at once / one by one"]["value"] < 3

@@ -22,6 +22,14 @@ from .cases import ROLES, clean, model_of, why_missing
 STEPS, REPEATS = 1020, 3  # defaults of the suite
 FORMAT, ROUNDS, COPIES = "mlff-targets/1", 9, (4, 8, 16, 256)
 PASS, FAIL, MISSING, NO_LIMIT = "PASS", "FAIL", "not measured", "-"
+
+
+def memory_growth(report):
+    """MB, of the program or of its GPU memory, whichever grew more."""
+    memory = report["memory"]
+    return max(place["delta_bytes"] for place in (memory["host"], memory["device"]) if place) / 1e6
+
+
 # Student reports: (target, unit, upper limit, value of a report)
 STUDENT = (
     ("mean step", "ms", 1.0, lambda r: r["mean_latency_ms"]),
@@ -29,7 +37,7 @@ STUDENT = (
     ("P95 / mean", "", 2.0, lambda r: r["p95_latency_ms"] / r["mean_latency_ms"]),
     ("P99 / mean", "", 3.0, lambda r: r["p99_latency_ms"] / r["mean_latency_ms"]),
     ("CV of steps", "%", 20.0, lambda r: 100 * r["cv"]),
-    ("memory growth", "MB", 10.0, lambda r: r["memory_delta_mb"]),
+    ("memory growth", "MB", 10.0, memory_growth),
     ("memory peak", "GB", 1.0, lambda r: r["memory_peak_gb"]),
 )
 # name: (mean step in ms, peak of memory in GB) that the requirements expect of teachers of 64 atoms
