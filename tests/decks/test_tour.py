@@ -185,3 +185,25 @@ def test_coexistence(tmp_path):
     (tmp_path / "coexistence.txt").unlink()
     output = run("in.coexistence", tmp_path, check=False, guess=2000, **small)
     assert "ERROR: the crystal is gone at" in output and not (tmp_path / "coexistence.txt").exists(), output[-500:]
+
+
+def test_viscosity(tmp_path):
+    """The integral of the correlation functions that are written, the correction for the size, means and errors."""
+    model = os.path.join(ROOT, "models", "water-mbpol-xs.yaml")
+    output = run("in.viscosity", tmp_path, model=model, folder=DECKS, steps=800, blocks=2, length=0.25)
+    found = re.findall(r"^block \d: (\S+) mPa s, \S+ with half of the length, diffusion (\S+)e-9", output, re.M)
+    eta, diffusion = np.array(found, float).T
+    text = (tmp_path / "correlation.txt").read_text(encoding="ascii")
+    rows = [line.split() for line in text[text.index("\n800 41\n") :].splitlines()[2:]]
+    stress = np.array(rows, float)[:, 3:8].mean(1)
+    volume = 12.417126704414091**3
+    integral = 0.0025 * (stress[1:-1].sum() + (stress[0] + stress[-1]) / 2)  # bar^2 ps
+    assert len(stress) == 41 and stress[0] > 0
+    assert eta[-1] == pytest.approx(integral * 1e10 * 1e-12 * volume * 1e-30 / (1.380649e-23 * 300) * 1e3, abs=2e-3)
+    text = (tmp_path / "viscosity.txt").read_text(encoding="ascii")
+    assert number(r"viscosity (\S+) \+-", text) == pytest.approx(eta.mean(), abs=2e-3)
+    d, shift = number(r"diffusion (\S+) \+-", text), number(r"and (\S+) for the size", text)
+    assert d == pytest.approx(diffusion.mean(), abs=0.02)
+    assert number(r"of the box: (\S+)e-9", text) == pytest.approx(d + shift, abs=0.02)
+    size = 2.837297 * 1.380649e-23 * 300 / (6 * np.pi * eta.mean() * 1e-3 * volume ** (1 / 3) * 1e-10) * 1e9
+    assert shift == pytest.approx(size, rel=0.02, abs=0.01)
