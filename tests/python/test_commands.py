@@ -69,7 +69,7 @@ def commands():
 
 @pytest.mark.parametrize("words", (["--no-such-option"], ["no-such-input", "no-such-input"]))
 def test_wrong_usage_is_status_2(words, tmp_path):
-    """Of every command, of C and of Python; it says one thing and writes nothing."""
+    """Commands of C and of Python say one thing and write nothing."""
     assert len(commands()) > 20
     for name in commands():
         done = subprocess.run(
