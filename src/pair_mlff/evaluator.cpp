@@ -43,6 +43,8 @@ std::string MLFFEvaluator::evaluate(NeighList *list, const MLFFResults::Wanted &
     if (status)
       text = who + " stopped in step " + std::to_string(update->ntimestep) + " on rank " + std::to_string(comm->me) +
              ": " + problem.text;
+    // without memory for centroid virials this rank has left out exchanges in which the others wait
+    if (status == MLFF_E_NOMEM && result->atom_centroid != nullptr) error->one(FLERR, text);
     if (!graph.problem().empty()) text = who + ": " + graph.problem();
     const bool stops = !graph.problem().empty() || (status && status != MLFF_E_NUMERIC);
     int flags[] = {stops, graph.has_new_types(), graph.is_outrun()};

@@ -32,8 +32,8 @@ PairMLFF::PairMLFF(LAMMPS *lammps) : Pair(lammps), impl(new Impl(lammps, this))
   respa_enable = 1;    // read by LAMMPS before a model is open; see check_levels
   // forces on periodic images are added to their owners, so F dot r is wrong
   no_virial_fdotr_compute = 1;
-  // set when the model is open; hybrid reads it earlier and then refuses centroid virials
-  centroidstressflag = CENTROID_NOTAVAIL;
+  // hybrid reads it before the model is open; init_style corrects both
+  centroidstressflag = CENTROID_AVAIL;
   comm_reverse_off = impl->main.halo.reverse_width();
   pvector = new double[3]{0.0, 0.0, 0.0};
 }
@@ -264,7 +264,8 @@ void PairMLFF::init_style()
   const bool builds_on_gpu = impl->main.graph.can_build_list_on_gpu() && is_only_user;
   neighbor->add_request(this, NeighConst::REQ_FULL | (builds_on_gpu ? NeighConst::REQ_OCCASIONAL : 0));
 
-  // hybrid took its communication widths from its sub-styles before they had a model
+  // hybrid took these from its sub-styles before they had a model
+  if (centroidstressflag == CENTROID_NOTAVAIL) force->pair->centroidstressflag = CENTROID_NOTAVAIL;
   force->pair->comm_forward = std::max(force->pair->comm_forward, comm_forward);
   force->pair->comm_reverse_off = std::max(force->pair->comm_reverse_off, comm_reverse_off);
 }

@@ -117,7 +117,9 @@ void PairMLFF::check_heat_flux() const
 {
   if (comm->me != 0 || modify->get_compute_by_style("^heat/flux").empty()) return;
   if (!(impl->main.info->traits & MLFF_CONSERVATIVE)) return;    // compute pe/atom, which heat/flux needs, is refused
-  if (has_centroid_virials() && !modify->get_compute_by_style("^centroid/stress/atom").empty()) return;
+  const bool has_right = !modify->get_compute_by_style("^centroid/stress/atom").empty();
+  const bool has_wrong = !modify->get_compute_by_style("^stress/atom").empty();
+  if (has_centroid_virials() && has_right && !has_wrong) return;    // which of them heat/flux uses cannot be seen
   error->warning(FLERR, std::string("pair_style mlff: the virial part of compute heat/flux is wrong with compute "
                                     "stress/atom of a many-body potential: use compute centroid/stress/atom instead") +
                             (has_centroid_virials() ? "" : ", with device cpu for this model") + " [mlff-39]");

@@ -425,6 +425,11 @@ def test_lmp_is_stock():
     (
         ("painn", "stress/atom", "use compute centroid/stress/atom"),
         ("painn", "centroid/stress/atom", None),
+        (
+            "painn",
+            "stress/atom NULL virial\ncompute other all centroid/stress/atom",
+            "use compute centroid/stress/atom",
+        ),
         ("ani", "stress/atom", "use compute centroid/stress/atom"),
         ("ani", "centroid/stress/atom", None),
     ),

@@ -7,7 +7,7 @@ import models
 import numpy as np
 import pytest
 import thermo
-from harness import Case, System, close, launch, mlff, read_dump, run, same, water
+from harness import Case, Failed, System, close, launch, mlff, read_dump, run, same, water
 
 from mlff_tools.model import modelfile
 
@@ -56,6 +56,32 @@ def spread_over(result, system, types):
         full[keep] = values
         setattr(result, name, full)
     return result
+
+
+@pytest.mark.parametrize("ranks", (1, 2))
+def test_centroid_virials_in_hybrid(zoo, tmp_path, ranks):
+    """Those of the sub-styles add up; atoms of other styles and pair_style zero have none of mlff; Orb refuses."""
+    mixed, whole = with_argon(), water(3)
+    painn, ani = zoo["painn"], zoo["ani"]
+    centroid = {"more": "compute cent all centroid/stress/atom NULL virial", "columns": "c_cent[*]"}
+    overlay = f"pair_style hybrid/overlay mlff {FP64} mlff {FP64}\npair_coeff * * mlff 1 {painn} O H\n"
+    zero = f"pair_style hybrid/overlay mlff {FP64} zero 4.0\npair_coeff * * zero\npair_coeff * * mlff {painn} O H NULL"
+    cases = [
+        Case("first", whole, mlff(painn, options=FP64), **centroid),
+        Case("second", whole, mlff(ani, options=FP64), **centroid),
+        Case("two", whole, overlay + f"pair_coeff * * mlff 2 {ani} O H", **centroid),
+        Case("water", mixed.only([1, 2]), mlff(painn, "O H O", FP64 + " masses ignore"), **centroid),
+        Case("zero", mixed, zero, **centroid),
+    ]
+    r = run(cases, tmp_path, ranks)
+    assert np.abs(r["first"].extra).max() > 1e4
+    close(r["two"].extra, r["first"].extra + r["second"].extra, 1e-3, "two sub-styles")
+    is_water = np.isin(mixed.types, [1, 2])
+    close(r["zero"].extra[is_water], r["water"].extra, 1e-3, "atoms of the model")
+    close(r["zero"].extra[~is_water], np.zeros_like(r["zero"].extra[~is_water]), 1e-9, "other atoms")
+    pair = f"pair_style hybrid/overlay mlff {FP64} zero 4.0\npair_coeff * * zero\npair_coeff * * mlff {zoo['orb']} O H"
+    with pytest.raises(Failed, match="centroid/stress/atom"):
+        run([Case("orb", whole, pair, **centroid)], tmp_path, ranks)
 
 
 @pytest.mark.parametrize("ranks", (1, 3))
