@@ -149,21 +149,13 @@ class _Arrays:
         setattr(self.c, name, array.ctypes.data)
         return array
 
-    def want_members(self, wanted):
-        self.member_forces = self._new("member_forces", (self.n_members, self.n, 3)) if wanted else None
-        if not wanted:
-            self.c.member_forces = None
-
-    def want_features(self, width):
-        """width: None or 0: not wanted."""
-        self.features = self._new("atom_features", (self.n, width)) if width else None
-        if not width:
-            self.c.atom_features = None
-
-    def want_centroid_virials(self, wanted):
-        self.centroid_virials = self._new("atom_centroid", (self.n, 9)) if wanted else None
-        if not wanted:
-            self.c.atom_centroid = None
+    def want(self, name, field, wanted, *shape):
+        """An array that is made on request, new each time: attribute `name`, `field` of the structure."""
+        if wanted:
+            setattr(self, name, self._new(field, shape))
+        elif getattr(self, name) is not None:
+            setattr(self, name, None)
+            setattr(self.c, field, None)
 
     def result(self, stress):
         """stress: [6], or None."""
@@ -461,12 +453,9 @@ class Model:
             if self._follow(numbers, positions, cell, pbc):
                 self._domain.begin(cell)
             arrays, graph = self._arrays, self._graph
-            if member_forces or arrays.member_forces is not None:
-                arrays.want_members(member_forces)
-            if features or arrays.features is not None:
-                arrays.want_features(self.n_features if features else 0)
-            if centroid_virials or arrays.centroid_virials is not None:
-                arrays.want_centroid_virials(centroid_virials)
+            arrays.want("member_forces", "member_forces", member_forces, self.n_members, arrays.n, 3)
+            arrays.want("features", "atom_features", features, arrays.n, self.n_features)
+            arrays.want("centroid_virials", "atom_centroid", centroid_virials, arrays.n, 9)
             self._check(self._library.mlff_model_evaluate(self._handle, graph, None, arrays.c, self._error))
             if self._domain.is_due(positions, cell):
                 try:
