@@ -20,9 +20,11 @@ MPIEXEC = os.environ.get("MLFF_MPIEXEC", os.path.join(os.path.dirname(sys.execut
 PLUGIN = os.environ.get("MLFF_PLUGIN", os.path.join(ROOT, "build", "mlffplugin.so"))
 
 
-def run(deck, place, check=True, **variables):
-    """What LAMMPS printed."""
-    command = [LMP, "-in", os.path.join(DECKS, deck), "-nocite", "-log", "none"]
+def run(deck, place, check=True, images=1, **variables):
+    """What LAMMPS printed; with several images, ranks of which each is a partition, and log.lammps in `place`."""
+    command = [LMP, "-in", os.path.join(DECKS, deck), "-nocite", *(() if images > 1 else ("-log", "none"))]
+    if images > 1:
+        command = [MPIEXEC, "-n", str(images), *command, "-partition", f"{images}x1"]
     for name, value in {"plugin": PLUGIN, "model": MODEL, **variables}.items():
         command += ["-var", name, str(value)]
     done = processes.merged(command, cwd=place, timeout=300)
@@ -160,12 +162,7 @@ def test_vacancy_path(tmp_path):
     """The barrier of the certificate, which comes from forces alone and not from LAMMPS; the path is symmetric."""
     with open(os.path.join(ROOT, "models", "certificates", "copper-m.json"), encoding="utf-8") as f:
         rows = [bar["row"] for bar in json.load(f)["bars"] if bar["quantity"] == "migration_barrier"]
-    variables = {"plugin": PLUGIN, "model": os.path.join(ROOT, "models", "copper-m.yaml")}
-    command = [MPIEXEC, "-n", "7", LMP, "-in", os.path.join(DECKS, "in.neb"), "-partition", "7x1", "-nocite"]
-    for name, value in variables.items():
-        command += ["-var", name, value]
-    done = processes.merged(command, cwd=tmp_path, timeout=300)
-    assert done.returncode == 0, done.stdout[-3000:]
+    run("in.neb", tmp_path, images=7, model=os.path.join(ROOT, "models", "copper-m.yaml"))
     last = (tmp_path / "log.lammps").read_text(encoding="utf-8").split("\n")[-2].split()
     forward, backward, path = float(last[6]), float(last[7]), np.array(last[9:], float)
     assert forward == pytest.approx(backward, abs=1e-4)
