@@ -21,27 +21,28 @@
 
 enum { N_PASSES = 4, ENERGY = 0 }; /* passes 1 to 3: x, y, z */
 
-/* Rows of one halo call in the backward pass of E: of all atoms; and what owned atoms got from ghosts. */
-typedef struct kept_rows {
-  char *rows, *sums;
-  size_t size;
-} kept_rows;
-
 typedef struct centroid_pass {
   const mlff_graph *graph; /* of the caller */
   const mlff_halo *halo;   /* of the caller */
   double origin[3];
   int pass, is_float, has_failed;
   mlff_weighting weighting;
-  int n_kept, n_calls, kept_room;
-  kept_rows *kept;
-  char *rows; /* [n_nodes][row_bytes] of the caller's graph */
+  int n_kept, n_calls;
+  char **kept; /* [n_kept] of each halo call in the backward pass of E: rows a, which every pass after it reads */
+  char *rows;  /* [n_nodes][row_bytes] of the caller's graph */
   size_t rows_size;
 } centroid_pass;
 
-static double coordinate(const centroid_pass *c, int32_t a)
+/* Coordinate `axis` of atom a. */
+static double coordinate(const centroid_pass *c, int32_t a, int axis)
 {
-  return c->graph->pos[a][c->pass - 1] - c->origin[c->pass - 1];
+  return c->graph->pos[a][axis] - c->origin[axis];
+}
+
+/* The weight of atom a in a pass of U. */
+static double weight_of(const centroid_pass *c, int32_t a)
+{
+  return coordinate(c, a, c->pass - 1);
 }
 
 static double get(const centroid_pass *c, const char *rows, int64_t k)
@@ -73,27 +74,16 @@ static int grow(char **data, size_t *capacity, size_t size)
   return 1;
 }
 
-/* The place of the next call's rows; NULL if memory is short. */
-static kept_rows *next_kept(centroid_pass *c, size_t row_bytes)
+/* Rows a of the next halo call, [n_all][row_bytes]: room for them in the pass of E; NULL if memory is short. */
+static char *next_kept(centroid_pass *c, size_t row_bytes)
 {
-  const size_t size = row_bytes * (size_t) c->graph->n_all;
-  if (c->pass != ENERGY) return c->n_calls < c->n_kept ? &c->kept[c->n_calls++] : NULL;
-  if (c->n_kept == c->kept_room) {
-    kept_rows *more = realloc(c->kept, (size_t) (c->kept_room + 8) * sizeof *more);
-    if (!more) return NULL;
-    memset(more + c->kept_room, 0, 8 * sizeof *more);
-    c->kept = more;
-    c->kept_room += 8;
-  }
-  kept_rows *k = &c->kept[c->n_kept];
-  if (k->size < size || !k->rows) {
-    free(k->rows);
-    free(k->sums);
-    *k = (kept_rows){.rows = malloc(size + 1), .sums = malloc(size + 1), .size = size};
-    if (!k->rows || !k->sums) return NULL;
-  }
-  c->n_kept++;
-  return k;
+  if (c->pass != ENERGY) return c->n_calls < c->n_kept ? c->kept[c->n_calls++] : NULL;
+  char **more = realloc(c->kept, (size_t) (c->n_kept + 1) * sizeof *more);
+  if (!more) return NULL;
+  c->kept = more;
+  char *rows = malloc(row_bytes * (size_t) c->graph->n_all + 1);
+  if (rows) c->kept[c->n_kept++] = rows;
+  return rows;
 }
 
 /* Row k of n values becomes itself + factor * other. */
@@ -120,150 +110,142 @@ static mlff_status to_ghosts(void *context, void *data, size_t row_bytes, mlff_e
   char *rows = data;
   const int64_t width = width_of(c, row_bytes);
   const int is_adjoint = c->weighting.is_backward;
-  const kept_rows *kept = is_adjoint ? next_kept(c, row_bytes) : NULL;
+  char *kept = is_adjoint ? next_kept(c, row_bytes) : NULL;
   const int shifts = is_adjoint && c->pass != ENERGY && kept;
   if (!makes_room(c, row_bytes) || (is_adjoint && !kept)) c->has_failed = 1;
   if (c->has_failed) return no_room(c, error);
   memcpy(c->rows, rows, row_bytes * (size_t) graph->n_local);
-  for (int32_t i = 0; shifts && i < graph->n_local; i++)
-    add_row(c, c->rows, i * width, width, -coordinate(c, i), kept->rows);
+  for (int32_t i = 0; shifts && i < graph->n_local; i++) add_row(c, c->rows, i * width, width, -weight_of(c, i), kept);
   if (c->halo) MLFF_TRY(c->halo->forward(c->halo->context, c->rows, row_bytes, error));
   for (int32_t a = graph->n_local; a < graph->n_all; a++)
     memcpy(rows + (size_t) a * row_bytes, c->rows + (size_t) graph->node[a] * row_bytes, row_bytes);
   for (int32_t a = graph->n_local; shifts && a < graph->n_all; a++)
-    add_row(c, rows, a * width, width, coordinate(c, a), kept->rows);
-  if (is_adjoint && c->pass == ENERGY) memcpy(kept->rows, rows, row_bytes * (size_t) graph->n_all);
+    add_row(c, rows, a * width, width, weight_of(c, a), kept);
+  if (is_adjoint && c->pass == ENERGY) memcpy(kept, rows, row_bytes * (size_t) graph->n_all);
   return MLFF_OK;
 }
 
-/* mlff_halo.reverse: rows of ghosts are added to those of their owners. Adjoints, always. */
+/* mlff_halo.reverse: rows of ghosts are added to those of their owners. Adjoints, always: kept are those of ghosts, and
+ * what owned atoms got from theirs. */
 static mlff_status to_owners(void *context, void *data, int width, size_t real_size, mlff_error *error)
 {
   centroid_pass *c = context;
   const mlff_graph *graph = c->graph;
   char *rows = data;
   const size_t row_bytes = (size_t) width * real_size;
-  kept_rows *kept = next_kept(c, row_bytes);
+  char *kept = next_kept(c, row_bytes);
   const int shifts = c->pass != ENERGY;
   if (!makes_room(c, row_bytes) || !kept) c->has_failed = 1;
   if (c->has_failed) return no_room(c, error);
-  if (!shifts) memcpy(kept->rows, rows, row_bytes * (size_t) graph->n_all);
+  if (!shifts) memcpy(kept, rows, row_bytes * (size_t) graph->n_all);
   memset(c->rows, 0, row_bytes * (size_t) graph->n_nodes);
   for (int32_t a = graph->n_local; a < graph->n_all; a++) {
     const int64_t from = a * (int64_t) width, to = graph->node[a] * (int64_t) width;
     for (int k = 0; k < width; k++) {
-      const double shift = shifts ? coordinate(c, a) * get(c, kept->rows, from + k) : 0.0;
+      const double shift = shifts ? weight_of(c, a) * get(c, kept, from + k) : 0.0;
       set(c, c->rows, to + k, get(c, c->rows, to + k) + get(c, rows, from + k) - shift);
     }
   }
   if (c->halo) MLFF_TRY(c->halo->reverse(c->halo->context, c->rows, width, real_size, error));
-  if (!shifts) memcpy(kept->sums, c->rows, row_bytes * (size_t) graph->n_local);
+  if (!shifts) memcpy(kept, c->rows, row_bytes * (size_t) graph->n_local);
   for (int32_t i = 0; i < graph->n_local; i++) {
     add_row(c, rows, i * (int64_t) width, width, 1.0, c->rows);
-    if (shifts) add_row(c, rows, i * (int64_t) width, width, coordinate(c, i), kept->sums);
+    if (shifts) add_row(c, rows, i * (int64_t) width, width, weight_of(c, i), kept);
   }
   return MLFF_OK;
 }
 
 /* ---- passes ------------------------------------------------------------------------------------------------------ */
 
-/* Arrays of the evaluations, on the host. */
+/* Arrays of the evaluations; on the host unless stated. */
 typedef struct centroid_arrays {
-  int32_t *node;
-  double *weights;   /* [n_local]                                     */
-  double (*grad)[4]; /* [N_PASSES + 1][n_edges]; the last: repulsion  */
-  int64_t *row;      /* [n_local + 1] of edges                        */
-  int32_t *nbr;      /* [n_edges]                                     */
-  void *device_weights;
+  int32_t *node;             /* [n_all]                                                                     */
+  double *weights;           /* [n_local]                                                                   */
+  mlff_buf on_backend;       /* the same                                                                    */
+  double (*forces)[3];       /* [N_PASSES + 1][n_all], -dE/dx and -dU/dx; the last: of the repulsion alone  */
+  double (*of_repulsion)[9]; /* [n_all] its centroid virials                                                */
 } centroid_arrays;
 
 static void release(mlff_model *m, centroid_pass *c, centroid_arrays *x)
 {
-  for (int k = 0; k < c->kept_room; k++) {
-    free(c->kept[k].rows);
-    free(c->kept[k].sums);
-  }
+  for (int k = 0; k < c->n_kept; k++) free(c->kept[k]);
   free(c->kept);
   free(c->rows);
   free(x->node);
   free(x->weights);
-  free(x->grad);
-  free(x->row);
-  free(x->nbr);
-  mlff_buf_release(m->backend, &m->weights);
+  free(x->forces);
+  free(x->of_repulsion);
+  mlff_buf_release(m->backend, &x->on_backend);
 }
 
-/* After a bad position or a failure of the device there are no edges. */
-static mlff_status find_edges(mlff_model *m, const mlff_graph *graph, centroid_arrays *x, mlff_error *error)
+static mlff_status make_arrays(mlff_model *m, const centroid_pass *c, centroid_arrays *x, mlff_error *error)
 {
-  const mlff_ops *ops = m->backend->ops;
-  const mlff_status status = ops->edges(m->backend, graph, m->head->cutoff, &m->edges, error);
-  if (status && status != MLFF_E_NUMERIC && status != MLFF_E_DEVICE) return status;
-  const size_t n_edges = (size_t) m->edges.n_edges, n_local = (size_t) graph->n_local;
-  x->grad = malloc((N_PASSES + 1) * n_edges * sizeof *x->grad + 1);
-  x->row = malloc((n_local + 1) * sizeof *x->row);
-  x->nbr = malloc(n_edges * sizeof *x->nbr + 1);
-  x->weights = malloc(n_local * sizeof *x->weights + 1);
-  if (!x->grad || !x->row || !x->nbr || !x->weights)
-    return mlff_fail(error, MLFF_E_NOMEM, "out of memory for the centroid virials of %d atoms", (int) graph->n_local);
-  MLFF_TRY(mlff_buf_reserve_rows(m->backend, &m->weights, graph->n_local, 1, error));
-  if (status) return MLFF_OK; /* the caller has this error, and the exchanges are to be made */
-  MLFF_TRY(ops->download(m->backend, x->row, m->edges.row.data, (n_local + 1) * sizeof *x->row, error));
-  return ops->download(m->backend, x->nbr, m->edges.nbr.data, n_edges * sizeof *x->nbr, error);
+  const size_t n_all = (size_t) c->graph->n_all + 1, n_local = (size_t) c->graph->n_local + 1;
+  x->node = malloc(n_all * sizeof *x->node);
+  x->weights = malloc(n_local * sizeof *x->weights);
+  x->forces = calloc((N_PASSES + 1) * n_all, sizeof *x->forces);
+  x->of_repulsion = calloc(n_all, sizeof *x->of_repulsion);
+  if (!x->node || !x->weights || !x->forces || !x->of_repulsion) return no_room(c, error);
+  return mlff_buf_reserve_rows(m->backend, &x->on_backend, c->graph->n_local, 1, error);
 }
 
-/* Gradients of the repulsion alone, into the arrays of the last evaluation. */
-static mlff_status repulsion_alone(mlff_model *m, mlff_arch_outputs *out, double (*grad)[4], mlff_error *error)
+/* Forces, and unless it is NULL centroid virials of a strictly local model, from the gradients of the edges. */
+static mlff_status take_forces(mlff_model *m, const mlff_arch_outputs *out, double (*forces)[3], double (*centroid)[9],
+                               mlff_error *error)
 {
-  const int64_t n = 4 * m->edges.n_edges;
-  m->backend->ops->zero(m->backend, out->edge_grad, (size_t) n * m->backend->real_size);
+  mlff_result result = {.forces = forces, .atom_centroid = centroid};
+  const mlff_forces_args args = {.edges = &m->edges, .grad = out->edge_grad, .scale = m->scale, .result = &result};
+  return m->backend->ops->forces(m->backend, &args, error);
+}
+
+/* The repulsion is strictly local, and no pass weights it: its part is computed apart, in the arrays of the last
+ * evaluation. */
+static mlff_status repulsion_alone(mlff_model *m, mlff_arch_outputs *out, double (*forces)[3], double (*centroid)[9],
+                                   mlff_error *error)
+{
+  if (!m->edges.repulsion) return MLFF_OK;
+  m->backend->ops->zero(m->backend, out->edge_grad, (size_t) m->edges.n_edges * 4 * m->backend->real_size);
   MLFF_TRY(mlff_repulsion_clamp(m, error));
   MLFF_TRY(mlff_repulsion_add(m, out, error));
-  return m->backend->ops->download_reals(m->backend, grad[0], out->edge_grad, n, error);
+  return take_forces(m, out, forces, centroid, error);
 }
 
 /* All of its exchanges are made after a failure as well. */
 static mlff_status one_pass(mlff_model *m, const mlff_graph *graph, const mlff_halo *halo, centroid_pass *c,
                             centroid_arrays *x, mlff_error *error)
 {
-  const int64_t n_edges = m->edges.n_edges;
-  mlff_arch_inputs in = {.graph = graph, .edges = &m->edges, .halo = halo, .weighting = &c->weighting};
+  const mlff_arch_inputs in = {.graph = graph, .edges = &m->edges, .halo = halo, .weighting = &c->weighting};
   mlff_arch_outputs out = {.node_energy = NULL};
   mlff_status status = MLFF_OK;
   mlff_error later;
   c->n_calls = 0;
   c->weighting = (mlff_weighting){.weights = NULL};
   if (c->pass != ENERGY) {
-    for (int32_t i = 0; i < graph->n_local; i++) x->weights[i] = coordinate(c, i);
-    status = m->backend->ops->upload_reals(m->backend, m->weights.data, x->weights, graph->n_local, error);
-    c->weighting.weights = m->weights.data;
+    for (int32_t i = 0; i < graph->n_local; i++) x->weights[i] = weight_of(c, i);
+    status = m->backend->ops->upload_reals(m->backend, x->on_backend.data, x->weights, graph->n_local, error);
+    c->weighting.weights = x->on_backend.data;
   }
   mlff_keep_first(&status, mlff_repulsion_clamp(m, status ? &later : error));
   mlff_keep_first(&status, m->arch->evaluate(m->net, &in, &out, status ? &later : error));
   if (status) return status;
   MLFF_TRY(mlff_repulsion_add(m, &out, error));
-  double(*grad)[4] = x->grad + c->pass * n_edges;
-  MLFF_TRY(m->backend->ops->download_reals(m->backend, grad[0], out.edge_grad, 4 * n_edges, error));
-  return c->pass == ENERGY ? repulsion_alone(m, &out, x->grad + N_PASSES * n_edges, error) : MLFF_OK;
+  MLFF_TRY(take_forces(m, &out, x->forces + (size_t) c->pass * (size_t) graph->n_all, NULL, error));
+  if (c->pass != ENERGY) return MLFF_OK;
+  return repulsion_alone(m, &out, x->forces + (size_t) N_PASSES * (size_t) graph->n_all, x->of_repulsion, error);
 }
 
-/* W of both ends of each edge: dU/dx - x dE/dx. The repulsion is not weighted in the passes. */
-static void add_edges(const mlff_model *m, const centroid_pass *c, const centroid_arrays *x, double (*virial)[9])
+/* W of every atom, ghosts included, to its node. */
+static void add_atoms(const centroid_pass *c, const centroid_arrays *x, double (*virial)[9])
 {
   static const int first[9] = {0, 1, 2, 0, 0, 1, 1, 2, 2}, second[9] = {0, 1, 2, 1, 2, 2, 0, 0, 1};
-  const mlff_graph *graph = c->graph;
-  const int64_t n_edges = m->edges.n_edges;
-  for (int32_t i = 0; i < graph->n_local; i++) {
-    for (int64_t e = x->row[i]; e < x->row[i + 1]; e++) {
-      const int32_t j = x->nbr[e];
-      for (int k = 0; k < 9; k++) {
-        const int a = first[k], b = second[k];
-        const double xi = graph->pos[i][a] - c->origin[a], xj = graph->pos[j][a] - c->origin[a];
-        const double of_repulsion = x->grad[N_PASSES * n_edges + e][b], of_energy = x->grad[e][b];
-        const double weighted = x->grad[(1 + a) * n_edges + e][b] + (xi - 1.0) * of_repulsion;
-        virial[graph->node[j]][k] += m->scale * (weighted - xj * of_energy);
-        virial[i][k] -= m->scale * (weighted - xi * of_energy);
-      }
+  const int64_t n_all = c->graph->n_all;
+  for (int32_t j = 0; j < n_all; j++) {
+    const double *of_repulsion = x->forces[N_PASSES * n_all + j];
+    for (int k = 0; k < 9; k++) {
+      const int a = first[k], b = second[k];
+      const double of_u = x->forces[(1 + a) * n_all + j][b] - of_repulsion[b];
+      const double of_e = x->forces[j][b] - of_repulsion[b];
+      virial[c->graph->node[j]][k] += coordinate(c, j, a) * of_e - of_u + x->of_repulsion[j][k];
     }
   }
 }
@@ -275,19 +257,20 @@ static mlff_status all_passes(mlff_model *m, centroid_pass *c, centroid_arrays *
   mlff_graph graph = *c->graph;
   mlff_status status = MLFF_OK;
   mlff_error later;
-  x->node = malloc((size_t) graph.n_all * sizeof *x->node + 1);
-  if (!x->node) return no_room(c, error);
+  MLFF_TRY(make_arrays(m, c, x, error));
   for (int32_t a = 0; a < graph.n_all; a++) x->node[a] = a;
   graph.node = x->node;
   graph.n_nodes = graph.n_all;
   graph.n_interior = 0;
   graph.list_id = 0; /* nothing of this list is kept */
   graph.tag = NULL;
-  MLFF_TRY(find_edges(m, &graph, x, error));
+  status = m->backend->ops->edges(m->backend, &graph, m->head->cutoff, &m->edges, error);
+  /* after a bad position or a failure of the device there are no edges, and the exchanges are made */
+  if (status && status != MLFF_E_NUMERIC && status != MLFF_E_DEVICE) return status;
   for (c->pass = 0; c->pass < N_PASSES; c->pass++)
     mlff_keep_first(&status, one_pass(m, &graph, &halo, c, x, status ? &later : error));
   memset(virial, 0, (size_t) c->graph->n_nodes * sizeof *virial);
-  if (!status) add_edges(m, c, x, virial);
+  if (!status) add_atoms(c, x, virial);
   return status;
 }
 

@@ -80,7 +80,6 @@ struct mlff_model {
   mlff_test_set tests;
   mlff_info info;
   mlff_replay replay;
-  mlff_buf weights;  /* centroid.c: real [n_local] */
   mlff_spans *spans; /* of the last mlff_spans_start; also in the backend while timing is on */
 };
 
